@@ -1,15 +1,13 @@
 """The demo corpus keeps what its key says about it."""
 
-import csv
 import re
 from collections import Counter
 from functools import lru_cache
 
 import pytest
-from bs4 import BeautifulSoup
-from docx import Document as Docx
 
 from localgraphrag import demo
+from localgraphrag.documents import read_documents
 from localgraphrag.errors import ConfigError
 
 KEY = demo.facts()
@@ -18,20 +16,13 @@ KEY = demo.facts()
 @lru_cache
 def texts() -> dict[str, list[str]]:
     """The texts of each file: one, or one per row of the CSV."""
-    return {path.name: _read(path) for path in sorted(demo.corpus_folder().iterdir())}
-
-
-def _read(path):
-    if path.suffix == ".csv":
-        with path.open(newline="", encoding="utf-8") as file:
-            return [row["text"] for row in csv.DictReader(file)]
-    if path.suffix == ".html":
-        return [BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser").get_text(" ")]
-    if path.suffix == ".docx":
-        opened = Docx(str(path))
-        cells = [cell.text for table in opened.tables for row in table.rows for cell in row.cells]
-        return ["\n".join([paragraph.text for paragraph in opened.paragraphs] + cells)]
-    return [path.read_text(encoding="utf-8")]
+    reading = read_documents([demo.corpus_folder()])
+    assert not reading.skipped
+    found: dict[str, list[str]] = {}
+    for document in reading.documents:
+        (source,) = document.sources
+        found.setdefault(source.split("#")[0], []).append(document.text)
+    return found
 
 
 def folded(*names: str) -> str:
