@@ -48,6 +48,7 @@ class Settings(BaseSettings):
     claims: bool = Field(True, description="Extract claims (statements that can be checked) about entities.")
     grounded: bool = Field(True, description="Entity names must be verbatim spans of the chunk.")
 
+    description_budget: int = Field(300, ge=50, description="Tokens of descriptions of one entity or relationship beyond which the model merges them.")
     cooccurrence_weight: float = Field(0.1, ge=0, description="Weight, for clustering only, of two entities sharing a chunk; 0 is the paper's graph.")
     max_community_size: int = Field(10, ge=2, description="Communities with more entities than this are divided again.")
     max_levels: int = Field(4, ge=1, le=8, description="Levels of the community hierarchy, C0 the coarsest.")
