@@ -1,13 +1,33 @@
-"""Shared fixtures. Real corpora are read from LOCALGRAPHRAG_TEST_DATA (default ../shared/data beside the checkout)."""
+"""Shared fixtures, and the walls around every test: no network, and a home that is empty but for the model files.
+
+Real corpora are read from LOCALGRAPHRAG_TEST_DATA (default ../shared/data beside the checkout).
+"""
 
 from __future__ import annotations
 
 import os
+import runpy
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from localgraphrag.config import models_folder
+
 DATA = Path(os.environ.get("LOCALGRAPHRAG_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+OFFLINE = Path(__file__).parent / "offline"
+HOME = tempfile.TemporaryDirectory(prefix="empty-home-")
+
+_models = models_folder()
+for _name in [n for n in os.environ if n.startswith(("LOCALGRAPHRAG_", "XDG_"))]:
+    del os.environ[_name]  # a developer's own settings decide nothing here
+os.environ |= {
+    "HOME": HOME.name,
+    "USERPROFILE": HOME.name,
+    "LOCALGRAPHRAG_MODELS": str(_models),
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(OFFLINE), os.environ.get("PYTHONPATH")])),
+}
+runpy.run_path(str(OFFLINE / "sitecustomize.py"))
 
 
 @pytest.fixture

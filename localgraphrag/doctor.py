@@ -1,0 +1,164 @@
+"""What this machine can do for a project, and what to do where it falls short."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from localgraphrag.config import INDEX_FILE, Settings, models_folder
+from localgraphrag.errors import LocalGraphRAGError, ModelError
+from localgraphrag.llm.catalog import Kind, ModelFile, Tick, resolve_model, verify_model
+
+_OVERHEAD = 1.1  # weights repacked for the processor's vector units, buffers
+_ENOUGH_DISK = 2 * 10**9
+_COMPUTE_BYTES = 600_000_000  # Python, numpy, torch and the embedder
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at. `state` "warn" slows or limits the work, "fail" prevents it; `remedy` says what to do."""
+
+    name: str
+    state: Literal["ok", "warn", "fail"]
+    found: str
+    remedy: str = ""
+
+
+def examine(settings: Settings, folder: Path, hashing: Callable[[str], Tick] | None = None) -> Iterator[Check]:
+    """Look at everything a run in `folder` depends on, one check after another.
+
+    `hashing` is called with a model's name and returns what to call with the bytes hashed since; it is for a
+    progress line, as a gigabyte takes seconds.
+    """
+    yield Check("system", "ok", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}")
+    model, check = _model("model", settings.model, "language", folder, hashing)
+    yield check
+    yield _model("embedder", settings.embedder, "embedding", folder, hashing)[1]
+    if model is not None:
+        yield from _fit(model, settings)
+    yield _build()
+    yield _gpu(settings)
+    yield _threads(settings)
+    yield _disk("disk of the project", folder, "Make room, or move the project to another disk.")
+    yield _disk("disk of the models", models_folder(), "Set LOCALGRAPHRAG_MODELS to a folder on another disk.")
+    if (folder / INDEX_FILE).exists():
+        yield _index(folder)
+
+
+def _model(
+    name: str, wanted: str, kind: Kind, folder: Path, hashing: Callable[[str], Tick] | None
+) -> tuple[ModelFile | None, Check]:
+    try:
+        model = resolve_model(wanted, kind, folder)
+        verify_model(model, hashing(wanted) if hashing else None)
+    except ModelError as error:
+        return None, Check(name, "fail", f"{wanted}: {error}", _pull_or_name(wanted, name))
+    how = "sha256 as in the catalogue" if model.entry else "not in the catalogue, nothing to compare with"
+    return model, Check(name, "ok", f"{wanted}: {model.path} ({how})")
+
+
+def _pull_or_name(wanted: str, setting: str) -> str:
+    return f"`localgraphrag models pull {wanted}`, or set `{setting}` to one that `localgraphrag models list` shows."
+
+
+def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
+    """Whether the model can hold the context that is set, and the memory both."""
+    import psutil
+
+    trained, per_token = _figures(model.path)
+    window = settings.context_window
+    if trained and window > trained:
+        yield Check(
+            "context", "fail", f"context_window {window:,} of the {trained:,} tokens this model was made for",
+            f"Set `context_window = {trained}` or less, or take a model with a longer context.",
+        )  # fmt: skip
+    else:
+        yield Check("context", "ok", f"context_window {window:,} of {trained:,} tokens")
+    needed = model.path.stat().st_size * _OVERHEAD + per_token * window + _COMPUTE_BYTES
+    memory = psutil.virtual_memory()
+    found = f"{memory.available / 1e9:.1f} GB free of {memory.total / 1e9:.1f} GB; about {needed / 1e9:.1f} GB needed"
+    small = "Close other programs, take `--model qwen2.5-coder-0.5b`, or lower `context_window`."
+    yield Check("memory", "ok", found) if needed <= memory.available else Check("memory", "warn", found, small)
+
+
+def _figures(path: Path) -> tuple[int, int]:
+    """Context length a GGUF was trained for, and bytes of keys and values per token; from its header alone."""
+    from localgraphrag.llm.gguf import GGUFModel
+
+    header = GGUFModel(path, vocab_only=True)
+    try:
+        kind = header.metadata("general.architecture")
+
+        def number(key: str) -> int:
+            value = header.metadata(f"{kind}.{key}")
+            return int(value) if value.isdigit() else 0
+
+        heads = number("attention.head_count") or 1
+        width = number("attention.key_length") or number("embedding_length") // heads
+        kv_heads = number("attention.head_count_kv") or heads
+        return number("context_length"), number("block_count") * kv_heads * width * 2 * 2
+    finally:
+        header.close()
+
+
+def _build() -> Check:
+    from localgraphrag.llm.gguf import slow_build_warning, system_info
+
+    info = system_info().strip(" |\n")
+    warning = slow_build_warning(info)
+    return Check("vector units", "warn" if warning else "ok", info, warning)
+
+
+def _gpu(settings: Settings) -> Check:
+    import llama_cpp
+
+    if llama_cpp.llama_supports_gpu_offload():
+        layers = "all layers" if settings.gpu_layers < 0 else f"{settings.gpu_layers} layers"
+        remedy = "" if settings.gpu_layers else "Set `gpu_layers = -1` to use it."
+        return Check(
+            "graphics card", "warn" if remedy else "ok", f"this build can use it; {layers} are put there", remedy
+        )
+    remedy = ""
+    if shutil.which("nvidia-smi"):
+        remedy = (
+            'Rebuild for it: CMAKE_ARGS="-DGGML_CUDA=on" pip install --force-reinstall --no-cache-dir llama-cpp-python'
+        )
+    return Check("graphics card", "warn" if remedy else "ok", "this build of llama.cpp uses the processor only", remedy)
+
+
+def _threads(settings: Settings) -> Check:
+    from localgraphrag.llm.gguf import usable_cores
+
+    cores, total = usable_cores(), os.cpu_count() or 1
+    used = settings.threads or cores
+    found = f"{used} of {cores} usable cores ({total} in the machine)"
+    if used > cores:
+        return Check("threads", "warn", found, "More threads than cores slow each other down. Set `threads = 0`.")
+    if used < cores:
+        return Check("threads", "warn", found, "Set `threads = 0` to use all.")
+    return Check("threads", "ok", found)
+
+
+def _disk(name: str, folder: Path, remedy: str) -> Check:
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    found = f"{free / 1e9:.1f} GB free at {folder}"
+    if not os.access(there, os.W_OK):
+        return Check(name, "warn", f"{found}, not writable", remedy)
+    return Check(name, "ok", found) if free >= _ENOUGH_DISK else Check(name, "warn", found, remedy)
+
+
+def _index(folder: Path) -> Check:
+    from localgraphrag.store import Store
+
+    path = folder / INDEX_FILE
+    try:
+        Store(path).close()
+    except LocalGraphRAGError as error:
+        return Check("index", "fail", str(error), "`localgraphrag verify` says more.")
+    return Check("index", "ok", f"{path}, {path.stat().st_size / 1e6:.1f} MB")
