@@ -1,6 +1,6 @@
 """The demo corpus, written for this project, and the key to it: what is in it, and questions with known answers.
 
-The key describes the corpus well enough to make questions from (paper 3.3 asks for a short description, no text), and
+The key describes the corpus well enough to make questions from (paper 3.2 starts from a short description of it), and
 holds what a reader would have to find. Nothing in the pipeline reads the key.
 """
 
