@@ -41,9 +41,10 @@ class Searchable:
             stop = at + len(name)
             start, end = self._position(at), self._position(stop - 1) + 1
             whole_word = _parts(self._folded[at - 1 : at], name[0]) and _parts(name[-1], self._folded[stop : stop + 1])
-            if whole_word and start >= 0 and end <= self._length:
+            taken = whole_word and start >= 0 and end <= self._length
+            if taken:
                 yield start, end
-            at = self._folded.find(name, stop)
+            at = self._folded.find(name, stop if taken else at + 1)
 
     def _position(self, folded: int) -> int:
         return folded + self._shifts[bisect_right(self._cuts, folded - 1) - 1] - self._lead
