@@ -1,0 +1,80 @@
+"""One writer at a time: a lock that the operating system frees when its holder ends, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import IO
+
+from localgraphrag.errors import StoreLockedError
+
+_LOCKED_BYTE = 1 << 30  # Windows locks are mandatory: far behind the text, so that others can read who holds it
+
+
+class WriterLock:
+    """An advisory lock on `path`, with the holder's name in it.
+
+    A pid file alone would outlive `kill -9`; this lock does not. The file stays when the lock is freed: removing it
+    would race with the next holder.
+
+    Raises StoreLockedError, naming the holder, when another process or another Store of this one has it.
+    """
+
+    def __init__(self, path: Path, purpose: str, since: str) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = path.open("a+b", buffering=0)
+        try:
+            _lock(self._file)
+        except OSError:
+            holder = _holder(self._file)
+            self._file.close()
+            raise StoreLockedError(
+                f"{path.with_suffix('')} is being written by {holder}. Wait for it to end or stop it; "
+                "what it has stored is kept, and questions can be asked meanwhile."
+            ) from None
+        self._file.truncate(0)
+        self._file.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": since}).encode())
+
+    def release(self) -> None:
+        """Free the lock. Safe to call twice."""
+        if self._file is not None:
+            self._file.truncate(0)
+            _unlock(self._file)
+            self._file.close()
+            self._file = None
+
+
+def _holder(file: IO[bytes]) -> str:
+    file.seek(0)
+    try:
+        held = json.loads(file.read(4096))
+        return f"process {held['pid']} ({held['purpose']}, since {held['since']})"
+    except (ValueError, KeyError, TypeError, OSError):
+        return "another process"
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _windows(file: IO[bytes], mode: int) -> None:
+        file.seek(_LOCKED_BYTE)
+        msvcrt.locking(file.fileno(), mode, 1)
+        file.seek(0)
+
+    def _lock(file: IO[bytes]) -> None:
+        _windows(file, msvcrt.LK_NBLCK)
+
+    def _unlock(file: IO[bytes]) -> None:
+        _windows(file, msvcrt.LK_UNLCK)
+
+else:
+    import fcntl
+
+    def _lock(file: IO[bytes]) -> None:
+        # flock, not lockf: lockf is freed when any handle of the process on the file closes.
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(file: IO[bytes]) -> None:
+        fcntl.flock(file.fileno(), fcntl.LOCK_UN)
