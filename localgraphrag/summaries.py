@@ -1,7 +1,42 @@
-"""Hierarchy to a report per community, bottom-up under a token budget (paper 3.1.5)."""
+"""Hierarchy to a report per community, bottom-up under a token budget (paper 3.1.5).
+
+What the model reads is packed by `localgraphrag.packing`; here it is asked, and its reply becomes a `Report`.
+"""
+
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from localgraphrag.chunks import Chunk
+from localgraphrag.communities import Community, Hierarchy
+from localgraphrag.errors import ContextError, NotFoundError
+from localgraphrag.graph import Graph
+from localgraphrag.llm.output import object_schema, schema
+from localgraphrag.llm.types import Completion, Engine, Message, Request
+from localgraphrag.llm.units import Conversation, Outcome, Runner, Unit
+from localgraphrag.packing import PackedContext, Packer, fold
+
+if TYPE_CHECKING:
+    from localgraphrag.config import Settings
+    from localgraphrag.prompts import Prompts
+
+VERSION = 1
+"""Of the code behind a report. Raise it when the same reply would become another report."""
+
+MIN_CONTEXT = 200
+"""Tokens of records below which a report is not worth asking for."""
+
+MARGIN = 8
+"""Tokens kept free: a context set into its prompt can take a few more than it does alone."""
+
+CHARACTERS_PER_TOKEN = 3.7
+"""Measured on English prose rich in names and figures. In denser scripts the engine closes the reply at its cap."""
+
+
+SENTENCE_ENDS = (".", "!", "?", "।", "。", "！", "？")
 
 
 @dataclass(frozen=True)
@@ -18,8 +53,8 @@ class Report:
     """What a community is about.
 
     `rating` 0-10 says how much it matters, `rating_reason` why. `written` is False where the community's own element
-    summaries are the report and no model was called. `text` is the report as later prompts show it.
-    `chunk_ids`: the chunks its records come from.
+    summaries are the report and no model was called; it then has no findings. `text` is the report as later prompts
+    show it. `chunk_ids`: the chunks its records come from.
     """
 
     community_id: str
@@ -31,3 +66,332 @@ class Report:
     written: bool
     text: str
     chunk_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most characters of each part of a reply, such that a whole reply stays within `cap` tokens."""
+
+    title: int
+    summary: int
+    rating_reason: int
+    findings: int  # how many
+    finding: int
+    explanation: int
+
+    @classmethod
+    def of(cls, cap: int) -> Limits:
+        """Share a cap of tokens out: JSON's own, then a third for title, summary and reason, the rest to findings.
+
+        >>> Limits.of(500).findings, Limits.of(100).findings
+        (4, 1)
+        """
+        findings = min(5, max(1, cap // 120))
+        left = (cap - 20 - 25 * findings) * CHARACTERS_PER_TOKEN
+        each = left * 2 / 3 / findings
+        title, summary, reason = (int(left * part) for part in (0.06, 0.20, 0.07))
+        return cls(title, summary, reason, findings, int(each / 3), int(each * 2 / 3))
+
+    def properties(self, labels: int) -> dict[str, Any]:
+        """The JSON schema of a reply on a context with records 1 to `labels`; findings can cite no other."""
+        record = {"enum": list(range(1, labels + 1))}
+        finding = {
+            "summary": _string(self.finding),
+            "explanation": _string(self.explanation),
+            "records": {"type": "array", "minItems": 1, "maxItems": 4, "items": record},
+        }
+        findings = {"type": "array", "minItems": 1, "maxItems": self.findings, "items": object_schema(finding)}
+        return {
+            "title": _string(self.title),
+            "summary": _string(self.summary),
+            "rating": {"type": "integer", "minimum": 0, "maximum": 10},
+            "rating_reason": _string(self.rating_reason),
+            "findings": findings,
+        }
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What the reports of one level reach.
+
+    An entity is covered if its community has a report, a chunk if an entity that it names is. `bare_chunks` name no
+    entity and can be in no report. `shown_chunks` are those whose records were in fact shown to a report's author:
+    where a budget was full, fewer than covered.
+    """
+
+    entities: int
+    covered_entities: int
+    chunks: int
+    covered_chunks: int
+    shown_chunks: int
+    bare_chunks: int
+
+    @property
+    def entity_share(self) -> float:
+        """Covered entities of all, 0 to 1; 1 where there are none."""
+        return self.covered_entities / self.entities if self.entities else 1.0
+
+    @property
+    def chunk_share(self) -> float:
+        """Covered chunks of all, 0 to 1; 1 where there are none."""
+        return self.covered_chunks / self.chunks if self.chunks else 1.0
+
+
+def write_reports(
+    graph: Graph,
+    hierarchy: Hierarchy,
+    levels: Sequence[int],
+    settings: Settings,
+    prompts: Prompts,
+    runner: Runner,
+    on_outcome: Callable[[Outcome[Report]], None] | None = None,
+) -> dict[str, Report]:
+    """Write the reports of some levels, and those of finer levels that they need.
+
+    A report waits only for those that take its sub-communities' place in its context; all that wait for nothing run
+    as one batch. A community carried down through several levels has one report.
+
+    Parameters
+    ----------
+    on_outcome : called with every outcome of model work, also a stored one. A failed community has no report, and its
+        parent is written from its elements.
+
+    Returns
+    -------
+    Reports by community id, coarsest level first.
+
+    Raises
+    ------
+    ContextError
+        When the context cannot hold instructions, output, and a useful number of records.
+    NotFoundError
+        For a level that the hierarchy does not have.
+    """
+    budget = context_budget(settings, prompts, runner.engine)
+    packer = Packer(graph, hierarchy, runner.engine.tokenizer.count)
+    reports: dict[str, Report] = {}
+    failed: set[str] = set()
+
+    def units(ready: Iterable[str]) -> Iterator[Unit[Report]]:
+        for community_id in ready:
+            packed = None if _is_own(packer, community_id, settings) else packer.pack(community_id, reports, budget)
+            if packed and packed.records:
+                yield report_unit(packer.communities[community_id], packed, settings, prompts)
+            else:
+                reports[community_id] = own_report(community_id, graph, packer)
+
+    waiting = _asked(hierarchy, levels)
+    while waiting:
+        needs = {i: _lacking(packer, i, budget, settings, reports, failed) for i in waiting}
+        for outcome in runner.run(units([i for i in waiting if not needs[i]])):
+            if on_outcome:
+                on_outcome(outcome)
+            if outcome.value is None:
+                failed.add(outcome.unit.name)
+            else:
+                reports[outcome.unit.name] = replace(outcome.value, chunk_ids=outcome.unit.chunks)
+        blocked = [i for i in waiting if needs[i]]
+        waiting = list(dict.fromkeys([*(part for i in blocked for part in needs[i]), *blocked]))
+        waiting = [i for i in waiting if i not in reports and i not in failed]
+    return {c.id: reports[c.id] for level in hierarchy.levels for c in level if c.id in reports}
+
+
+def plan_reports(
+    graph: Graph,
+    hierarchy: Hierarchy,
+    levels: Sequence[int],
+    settings: Settings,
+    prompts: Prompts,
+    engine: Engine,
+    reports: Mapping[str, Report],
+) -> tuple[str, ...]:
+    """Ids of the communities for whose reports `write_reports` would call the model, given those already there.
+
+    An estimate where parents need reports not yet written: each is taken to fill its cap, or to halve the elements
+    it replaces if that is less. Raises as `write_reports` does.
+    """
+    budget = context_budget(settings, prompts, engine)
+    packer = Packer(graph, hierarchy, engine.tokenizer.count)
+
+    def expected(part: str) -> int | None:
+        if part in reports or _is_own(packer, part, settings):
+            return packer.report_tokens(part, reports)
+        return min(settings.report_tokens, packer.size(part).tokens // 2)
+
+    asked = _asked(hierarchy, levels)
+    planned: dict[str, None] = {}
+    while asked:
+        community_id = asked.pop()
+        if community_id not in reports and community_id not in planned and not _is_own(packer, community_id, settings):
+            planned[community_id] = None
+            steps = packer.substitutions(community_id, budget, expected)
+            asked += [step.id for step in steps if step.action == "substitute"]
+    return tuple(planned)
+
+
+def report_unit(community: Community, packed: PackedContext, settings: Settings, prompts: Prompts) -> Unit[Report]:
+    """The unit of work that writes one report: one request, with a prefix that all reports share.
+
+    The unit's report has no `chunk_ids`: where records come from is a fact of the graph and not of the model, so a
+    document that moved does not call for another report. `write_reports` adds them from the unit's own `chunks`.
+    """
+    prefix = report_prefix(prompts)
+    prompt = prompts.render("report", context=packed.text)
+    limits = Limits.of(settings.report_tokens)
+    properties = limits.properties(len(packed.records))
+
+    def ask() -> Conversation[Report]:
+        request = Request(prompt, schema(properties), prefix, max_tokens=settings.report_tokens)
+        reply: Completion = yield request
+        return _report(community.id, packed, json.loads(reply.text), limits)
+
+    inputs = (
+        *(message.content for message in prefix), prompt, json.dumps(properties), str(settings.report_tokens), "greedy",
+        community.id, *(record.id for record in packed.records),
+    )  # fmt: skip
+    return Unit("report", VERSION, community.id, inputs, Report, ask, packed.chunk_ids)
+
+
+def report_prefix(prompts: Prompts) -> tuple[Message, ...]:
+    """What every report's prompt begins with: instructions, and one example as a finished exchange."""
+    return (
+        Message("system", prompts.render("report_system")),
+        Message("user", prompts.render("report", context=prompts.render("report_example"))),
+        Message("assistant", prompts.render("report_example_reply")),
+    )
+
+
+def context_budget(settings: Settings, prompts: Prompts, engine: Engine) -> int:
+    """Tokens left for a report's records beside prompt and output. Raises ContextError when that is too little."""
+    window = min(settings.context_window, engine.context_tokens)
+    taken = engine.prompt_tokens(Request(prompts.render("report", context=""), None, report_prefix(prompts)))
+    budget = window - taken - settings.report_tokens - MARGIN
+    if budget < MIN_CONTEXT:
+        raise ContextError(
+            f"A context of {window} tokens leaves {max(budget, 0)} for a report's records beside {taken} of "
+            f"instructions and {settings.report_tokens} of output; at least {MIN_CONTEXT} are needed. Lower "
+            "`report_tokens`, or raise `context_window` if the model allows more."
+        )
+    return budget
+
+
+def own_report(community_id: str, graph: Graph, packer: Packer) -> Report:
+    """The report of a community whose element summaries are shown as they are: no model is called, nothing is lost."""
+    elements = packer.elements(community_id)
+    nodes = sorted(map(graph.node, packer.communities[community_id].node_ids), key=lambda n: (-n.degree, n.id))
+    title = ", ".join(fold(node.name) for node in nodes[:3])
+    return Report(
+        community_id=community_id,
+        title=title,
+        summary=next((fold(node.description) for node in nodes if node.description.strip()), title),
+        rating=0,
+        rating_reason="not rated: too little text for a written report",
+        findings=(),
+        written=False,
+        text="\n".join([title, *(f"- {element.line}" for element in elements)]),
+        chunk_ids=tuple(dict.fromkeys(chunk_id for element in elements for chunk_id in element.chunk_ids)),
+    )
+
+
+def coverage(
+    level: int, hierarchy: Hierarchy, reports: Mapping[str, Report], graph: Graph, chunks: Iterable[Chunk]
+) -> Coverage:
+    """How many entities and chunks the reports of one level reach. Raises NotFoundError for a level there is not."""
+    ids = [chunk.id for chunk in chunks]
+    reported = [community_id for community_id in _asked(hierarchy, [level]) if community_id in reports]
+    level_communities = hierarchy.levels[level] if reported else ()
+    members = {node_id for c in level_communities if c.id in reports for node_id in c.node_ids}
+    named = {chunk_id for node in graph.nodes for chunk_id in node.chunk_ids}
+    covered = {chunk_id for node in graph.nodes if node.id in members for chunk_id in node.chunk_ids}
+    shown = {chunk_id for community_id in reported for chunk_id in reports[community_id].chunk_ids}
+    return Coverage(
+        entities=len(graph.nodes),
+        covered_entities=len(members),
+        chunks=len(ids),
+        covered_chunks=sum(chunk_id in covered for chunk_id in ids),
+        shown_chunks=sum(chunk_id in shown for chunk_id in ids),
+        bare_chunks=sum(chunk_id not in named for chunk_id in ids),
+    )
+
+
+def _asked(hierarchy: Hierarchy, levels: Sequence[int]) -> list[str]:
+    """Ids of the communities of some levels, finest level first, each once."""
+    if not hierarchy.levels:
+        return []
+    for level in levels:
+        if not 0 <= level < len(hierarchy.levels):
+            finest = len(hierarchy.levels) - 1
+            raise NotFoundError(f"There is no level {level}: the hierarchy has levels 0 to {finest}.")
+    finest_first = sorted(dict.fromkeys(levels), reverse=True)
+    return list(dict.fromkeys(community.id for level in finest_first for community in hierarchy.levels[level]))
+
+
+def _is_own(packer: Packer, community_id: str, settings: Settings) -> bool:
+    return packer.size(community_id).tokens < settings.min_report_tokens
+
+
+def _lacking(
+    packer: Packer, community_id: str, budget: int, settings: Settings, reports: Mapping[str, Report], failed: set[str]
+) -> list[str]:
+    """Sub-communities whose reports are certainly needed and not there yet.
+
+    A report not yet written counts as empty, so that none is written in vain; once it is there, its true size may
+    call for more of its sisters.
+    """
+
+    def at_least(part: str) -> int | None:
+        if part in reports or part in failed or _is_own(packer, part, settings):
+            return packer.report_tokens(part, reports)
+        return 0
+
+    steps = packer.substitutions(community_id, budget, at_least)
+    return [step.id for step in steps if step.action == "substitute" and step.id not in reports]
+
+
+def _report(community_id: str, packed: PackedContext, reply: dict[str, Any], limits: Limits) -> Report:
+    findings = []
+    names = []
+    for given in reply["findings"]:
+        cited = [packed.records[label - 1] for label in dict.fromkeys(given["records"])]
+        summary = _whole(given["summary"], limits.finding)
+        explanation = _whole(given["explanation"], limits.explanation)
+        if summary or explanation:
+            findings.append(Finding(summary, explanation, tuple(record.id for record in cited)))
+            names.append(", ".join(dict.fromkeys(name for record in cited for name in record.names)))
+    title, summary = _whole(reply["title"], limits.title), _whole(reply["summary"], limits.summary)
+    title = title or ", ".join(packed.records[0].names)
+    lines = [f"- {_sentence(f.summary, f.explanation)} ({about})" for f, about in zip(findings, names, strict=True)]
+    return Report(
+        community_id=community_id,
+        title=title,
+        summary=summary,
+        rating=reply["rating"],
+        rating_reason=_whole(reply["rating_reason"], limits.rating_reason),
+        findings=tuple(findings),
+        written=True,
+        text="\n".join([title, *([summary] if summary else []), *lines]),
+        chunk_ids=(),
+    )
+
+
+def _sentence(summary: str, explanation: str) -> str:
+    return f"{summary.rstrip('.:。')}: {explanation}" if summary and explanation else summary or explanation
+
+
+def _whole(text: str, limit: int) -> str:
+    """A reply's string on one line. One that ran into its limit ends at its last whole sentence, or else word.
+
+    >>> _whole("It rained. The bridge fel", 25), _whole("The bridge fel", 14), _whole("It rained.", 10)
+    ('It rained.', 'The bridge …', 'It rained.')
+    """
+    folded = fold(text)
+    if len(text) < limit or folded.endswith(SENTENCE_ENDS):
+        return folded
+    end = max(folded.rfind(mark) for mark in (". ", "! ", "? ", "। ", "。", "！", "？")) + 1
+    if end > len(folded) // 3:
+        return folded[:end]
+    return f"{folded[: folded.rindex(' ')]} …" if " " in folded else folded
+
+
+def _string(limit: int) -> dict[str, Any]:
+    return {"type": "string", "minLength": 1, "maxLength": limit}

@@ -1,0 +1,300 @@
+"""What a report's author gets to read: a community's element summaries, packed under a token budget (paper 3.1.5).
+
+Pure: no model is called here. A community whose elements fit is shown whole. One that does not fit has the elements
+of its largest sub-communities replaced, one sub-community after another, by those sub-communities' reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from localgraphrag.communities import Community, Hierarchy
+from localgraphrag.graph import Edge, Graph, GraphClaim, Node
+
+if TYPE_CHECKING:
+    from localgraphrag.summaries import Report
+
+Kind = Literal["entity", "relationship", "claim", "report"]
+
+
+class Record(NamedTuple):
+    """A numbered line of a context: `label` is what the model sees, `id` the node, edge, claim or community behind it.
+
+    `names`: the entities it is about (of a report, its title), as a reader knows them.
+    """
+
+    label: int
+    id: str
+    kind: Kind
+    names: tuple[str, ...]
+
+
+class Step(NamedTuple):
+    """One decision of the packing, in order.
+
+    `substitute`: a sub-community's elements (`freed` tokens) give way to its report (`tokens`). `keep`: its elements
+    stay, because there is no report shorter than they are. `add`: a record enters the context. `drop`: one does not.
+    """
+
+    action: Literal["substitute", "keep", "add", "drop"]
+    id: str
+    tokens: int
+    freed: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class PackedContext:
+    """A context and how it came about.
+
+    `tokens` of `text` never exceed `budget`; `whole` is what all element summaries together would have taken.
+    `substituted`: sub-communities shown by their report, largest first. `dropped`: ids of records for which there was
+    no room. `chunk_ids`: where the records shown come from, each once.
+    """
+
+    text: str
+    records: tuple[Record, ...]
+    substituted: tuple[str, ...]
+    dropped: tuple[str, ...]
+    chunk_ids: tuple[str, ...]
+    tokens: int
+    whole: int
+    budget: int
+    steps: tuple[Step, ...]
+
+
+class Element(NamedTuple):
+    """A summary that can become a record: its line without the label, and the tokens of that line."""
+
+    id: str
+    kind: Kind
+    names: tuple[str, ...]
+    line: str
+    tokens: int
+    chunk_ids: tuple[str, ...]
+    ends: tuple[str, ...]  # the nodes it belongs to: itself, a claim's subject, an edge's two ends
+
+
+class Size(NamedTuple):
+    """Number and tokens of a community's element summaries, labels not counted."""
+
+    records: int
+    tokens: int
+
+
+def pack_context(
+    community: Community,
+    graph: Graph,
+    hierarchy: Hierarchy,
+    reports: Mapping[str, Report],
+    count_tokens: Callable[[str], int],
+    budget: int,
+) -> PackedContext:
+    """Pack one community's context; for many communities of one graph make one `Packer`.
+
+    Parameters
+    ----------
+    reports : by community id. Only those of sub-communities matter, and only where the elements do not fit.
+    count_tokens : tokens of a text, the running model's.
+    budget : tokens that the context may take.
+    """
+    return Packer(graph, hierarchy, count_tokens).pack(community.id, reports, budget)
+
+
+class Packer:
+    """Packs the communities of one graph. Each element is counted once, whatever the number of levels."""
+
+    def __init__(self, graph: Graph, hierarchy: Hierarchy, count_tokens: Callable[[str], int]) -> None:
+        self.count_tokens = count_tokens
+        self.communities = {c.id: c for level in hierarchy.levels for c in level}
+        # A community carried down undivided stands on several levels under one id, and is its own only child there.
+        self.parts = {
+            c.id: c.children for level in hierarchy.levels for c in level if c.children and c.children != (c.id,)
+        }
+        self._graph = graph
+        self._elements: dict[str, Element] = {}
+        self._report_tokens: dict[str, int] = {}
+        self._sizes: dict[str, Size] = {}
+        self._labels = [0]  # tokens of the labels 1..n together, at index n
+
+    def size(self, community_id: str) -> Size:
+        """Number and tokens of all element summaries of a community."""
+        if community_id not in self._sizes:
+            tokens = [element.tokens for element in self.elements(community_id)]
+            self._sizes[community_id] = Size(len(tokens), sum(tokens))
+        return self._sizes[community_id]
+
+    def elements(self, community_id: str) -> list[Element]:
+        """All element summaries of a community, in the order in which they are shown.
+
+        Edges inside it come in decreasing combined degree of source and target (ties: id); with each its source, its
+        target, itself, and the claims about the two, each once. Nodes without an edge inside follow by degree. A claim
+        belongs to its subject.
+        """
+        return [self._element(item) for item in self._ordered(self.communities[community_id].node_ids)]
+
+    def report_tokens(self, community_id: str, reports: Mapping[str, Report]) -> int | None:
+        """Tokens of a sub-community's report as a record, or None where none was written.
+
+        A report that is only its community's element summaries again is not counted as one: it saves nothing.
+        """
+        report = reports.get(community_id)
+        return self._report(report).tokens if report and report.written else None
+
+    def substitutions(self, community_id: str, budget: int, report_tokens: Callable[[str], int | None]) -> list[Step]:
+        """Which sub-communities give way to their reports so that all fits `budget`, largest first.
+
+        `report_tokens` gives the tokens of a sub-community's report as a record, None where it has none. Nothing is
+        replaced where all fits. Replacing ends when all fits, or when the reports alone fill the budget: from there on
+        nothing further would be shown.
+        """
+        records, tokens = self.size(community_id)
+        steps: list[Step] = []
+        spent = 0
+        for part in sorted(self.parts.get(community_id, ()), key=lambda p: (-self.size(p).tokens, p)):
+            if tokens + self._label_tokens(records) <= budget or spent >= budget:
+                break
+            size, shorter = self.size(part), report_tokens(part)
+            if shorter is None:
+                steps.append(Step("keep", part, size.tokens, 0, "it has no report"))
+            elif shorter >= size.tokens:
+                steps.append(Step("keep", part, size.tokens, 0, f"its report of {shorter} tokens is not shorter"))
+            else:
+                reason = f"all together take {tokens + self._label_tokens(records)} tokens, the budget is {budget}"
+                steps.append(Step("substitute", part, shorter, size.tokens, reason))
+                records += 1 - size.records
+                tokens += shorter - size.tokens
+                spent += shorter
+        return steps
+
+    def pack(self, community_id: str, reports: Mapping[str, Report], budget: int) -> PackedContext:
+        """The context from which this community's report is written; see `pack_context`."""
+        steps = self.substitutions(community_id, budget, lambda part: self.report_tokens(part, reports))
+        replaced = [step.id for step in steps if step.action == "substitute"]
+        home = {node_id: part for part in replaced for node_id in self.communities[part].node_ids}
+        kept = (e for e in self.elements(community_id) if not _inside_one(e, home))
+        records, added, filling = self._fill(chain((self._report(reports[part]) for part in replaced), kept), budget)
+        text = _join(records, added)
+        while records and (tokens := self.count_tokens(text)) > budget:
+            # Joined lines can take a token more than the lines did one by one.
+            last = added[-1]
+            records, added = records[:-1], added[:-1]
+            reason = f"the joined text takes {tokens} tokens, the budget is {budget}"
+            filling.append(Step("drop", last.id, last.tokens, 0, reason))
+            text = _join(records, added)
+        size = self.size(community_id)
+        return PackedContext(
+            text=text,
+            records=tuple(records),
+            substituted=tuple(record.id for record in records if record.kind == "report"),
+            dropped=tuple(step.id for step in filling if step.action == "drop"),
+            chunk_ids=tuple(dict.fromkeys(chunk_id for element in added for chunk_id in element.chunk_ids)),
+            tokens=self.count_tokens(text),
+            whole=size.tokens + self._label_tokens(size.records),
+            budget=budget,
+            steps=(*steps, *filling),
+        )
+
+    def _fill(self, candidates: Iterator[Element], budget: int) -> tuple[list[Record], list[Element], list[Step]]:
+        """Add in order until one does not fit; one that is longer than the whole budget alone ends nothing."""
+        records: list[Record] = []
+        added: list[Element] = []
+        steps: list[Step] = []
+        used, full = 0, False
+        for element in candidates:
+            label = len(records) + 1
+            cost = element.tokens + self._label_tokens(label) - self._label_tokens(label - 1)
+            if not full and used + cost <= budget:
+                used += cost
+                records.append(Record(label, element.id, element.kind, element.names))
+                added.append(element)
+                steps.append(Step("add", element.id, cost, 0, f"{used} of {budget} tokens used"))
+            elif element.tokens + self._label_tokens(1) > budget:
+                steps.append(Step("drop", element.id, element.tokens, 0, f"alone longer than the budget of {budget}"))
+            else:
+                full = True
+                steps.append(Step("drop", element.id, element.tokens, 0, f"full at {used} of {budget} tokens"))
+        return records, added, steps
+
+    def _ordered(self, node_ids: tuple[str, ...]) -> Iterator[Node | Edge | GraphClaim]:
+        inside = {node_id: self._graph.node(node_id) for node_id in node_ids}
+        edges = [e for i in node_ids for e in self._graph.edges_of(i) if e.source == i and e.target in inside]
+        edges.sort(key=lambda e: (-inside[e.source].degree - inside[e.target].degree, e.id))
+        for edge in edges:
+            ends = [inside.pop(i) for i in (edge.source, edge.target) if i in inside]
+            yield from ends
+            yield edge
+            for node in ends:
+                yield from self._graph.claims_of(node.id)
+        for node in sorted(inside.values(), key=lambda n: (-n.degree, n.id)):
+            yield node
+            yield from self._graph.claims_of(node.id)
+
+    def _element(self, item: Node | Edge | GraphClaim) -> Element:
+        if item.id not in self._elements:
+            if isinstance(item, Node):
+                made = self._node(item)
+            else:
+                made = self._edge(item) if isinstance(item, Edge) else self._claim(item)
+            self._elements[item.id] = made
+        return self._elements[item.id]
+
+    def _node(self, node: Node) -> Element:
+        name = fold(node.name)
+        line = _line(f"{name} ({fold(node.type)})", fold(node.description))
+        return Element(node.id, "entity", (name,), line, self._count(line), node.chunk_ids, (node.id,))
+
+    def _edge(self, edge: Edge) -> Element:
+        names = tuple(fold(self._graph.node(node_id).name) for node_id in (edge.source, edge.target))
+        line = _line(" — ".join(names), fold(edge.description))
+        ends = (edge.source, edge.target)
+        return Element(edge.id, "relationship", names, line, self._count(line), edge.chunk_ids, ends)
+
+    def _claim(self, claim: GraphClaim) -> Element:
+        names = tuple(fold(self._graph.node(node_id).name) for node_id in (claim.subject, claim.object) if node_id)
+        dates = " to ".join(dict.fromkeys(fold(date) for date in (claim.start_date, claim.end_date) if date))
+        traits = ", ".join(trait for trait in (fold(claim.type), claim.status, dates) if trait)
+        line = _line(f"Claim about {' — '.join(names)} ({traits})", fold(claim.description))
+        return Element(claim.id, "claim", names, line, self._count(line), (claim.chunk_id,), (claim.subject,))
+
+    def _report(self, report: Report) -> Element:
+        _title, _, body = report.text.partition("\n")
+        line = _line(f"Report on {fold(report.title)}", fold(body))
+        if line not in self._report_tokens:
+            self._report_tokens[line] = self._count(line)
+        names, tokens = (report.title,), self._report_tokens[line]
+        return Element(report.community_id, "report", names, line, tokens, report.chunk_ids, ())
+
+    def _count(self, line: str) -> int:
+        return self.count_tokens(f"{line}\n")
+
+    def _label_tokens(self, records: int) -> int:
+        while len(self._labels) <= records:
+            self._labels.append(self._labels[-1] + self.count_tokens(f"{len(self._labels)}. "))
+        return self._labels[records]
+
+
+def fold(text: str) -> str:
+    r"""Text on one line, so that a description of a document cannot pass for further records.
+
+    >>> fold("Two\n7. lines ")
+    'Two 7. lines'
+    """
+    return " ".join(text.split())
+
+
+def _line(head: str, text: str) -> str:
+    return f"{head}: {text}" if text else head
+
+
+def _join(records: list[Record], elements: list[Element]) -> str:
+    return "\n".join(f"{record.label}. {element.line}" for record, element in zip(records, elements, strict=True))
+
+
+def _inside_one(element: Element, home: Mapping[str, str]) -> bool:
+    """Whether an element lies wholly within one replaced sub-community."""
+    homes = [home.get(node_id, "") for node_id in element.ends]
+    return bool(homes[0]) and all(h == homes[0] for h in homes)
