@@ -32,7 +32,7 @@ MIN_CONTEXT = 200
 MARGIN = 8
 """Tokens kept free: a context set into its prompt can take a few more than it does alone."""
 
-CHARACTERS_PER_TOKEN = 3.7
+CHARACTERS_PER_TOKEN = 3.2
 """Measured on English prose rich in names and figures. In denser scripts the engine closes the reply at its cap."""
 
 
@@ -86,8 +86,8 @@ class Limits:
         >>> Limits.of(500).findings, Limits.of(100).findings
         (4, 1)
         """
-        findings = min(5, max(1, cap // 120))
-        left = (cap - 20 - 25 * findings) * CHARACTERS_PER_TOKEN
+        findings = min(5, max(1, cap // 125))
+        left = (cap - 30 - 25 * findings) * CHARACTERS_PER_TOKEN
         each = left * 2 / 3 / findings
         title, summary, reason = (int(left * part) for part in (0.06, 0.20, 0.07))
         return cls(title, summary, reason, findings, int(each / 3), int(each * 2 / 3))

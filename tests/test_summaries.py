@@ -308,7 +308,7 @@ def test_the_longest_reply_stays_within_its_cap():
     from localgraphrag.llm.gguf import GGUFModel
 
     model = GGUFModel(path, vocab_only=True)
-    prose = "The Tessel board paid Jory Amble 3,800 crowns in May for the second lock at Ostrey. " * 20
+    prose = "Jory Amble asked the Tessel board for the second lock at Ostrey, and got 3,800 crowns in May. " * 20
     for cap in (100, 250, 500, 1000):
         limits = Limits.of(cap)
         finding = {
