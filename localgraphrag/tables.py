@@ -301,26 +301,25 @@ def load_vectors(store: Store, model: str) -> dict[str, NDArray[np.float32]]:
 # Answers
 
 
-def save_answer(store: Store, answer: Answer, chunk_ids: Iterable[str]) -> str:
-    """Record an answer and the chunks it has seen; its id. Asking the same of the same index replaces it.
+def answer_id(state: str, answer: Answer) -> str:
+    """The id of an answer to a question asked of one state of the index: the same whenever the same is asked."""
+    told = (str(answer.record.get(name)) for name in ("seed", "model", "embedder", "budgets"))
+    return "a-" + content_hash(state, answer.question, answer.method, str(answer.level), *told)[:12]
 
-    An answer that has seen a document which is no longer in the index is not kept; the id is then "".
+
+def save_answer(store: Store, answer: Answer, state: str, chunk_ids: Iterable[str]) -> None:
+    """Record an answer under `record["id"]`, with the chunks it has seen and the state of the index it was asked of.
+
+    Raises sqlite3.IntegrityError when a document it has seen is no longer in the index.
     """
     documents = chunk_documents(store)
-    seen = [(id_, documents.get(id_)) for id_ in dict.fromkeys(chunk_ids)]
-    state = store.get("state") or ""
-    question = (answer.question, answer.method, str(answer.level), str(answer.record.get("seed")))
-    id_ = "a-" + content_hash(state, *question, str(answer.record.get("model")))[:12]
+    id_ = answer.record["id"]
     text = adapter(Answer).dump_json(answer).decode()
-    try:
-        with store.transaction() as database:
-            database.execute("DELETE FROM answers WHERE id = ?", (id_,))
-            row = (id_, now(), answer.question, answer.method, answer.level, state, text)
-            _insert(database, "answers", [row])
-            _insert(database, "answer_chunks", ((id_, chunk, document) for chunk, document in seen))
-    except sqlite3.IntegrityError:
-        return ""
-    return id_
+    with store.transaction() as database:
+        database.execute("DELETE FROM answers WHERE id = ?", (id_,))
+        _insert(database, "answers", [(id_, now(), answer.question, answer.method, answer.level, state, text)])
+        seen = ((id_, chunk, documents.get(chunk)) for chunk in dict.fromkeys(chunk_ids))
+        _insert(database, "answer_chunks", seen)
 
 
 def load_answer(store: Store, id_: str) -> Answer:

@@ -354,23 +354,21 @@ class TestTables:
     def test_an_answer_comes_back_and_the_same_question_replaces_it(self, store: Store):
         index = fill(store, FIRST)
         chunk = index.chunks[0]
-        source = Source(chunk.id, FIRST.id, 0, 3)
-        answer = Answer(
-            "Who?",
-            "global",
-            0,
-            "Ada [1].",
-            (Citation(1, "report", "c-1", "t", ("e-1",), (source,)),),
-            Usage(1),
-            {"seed": 0, "batches": [1]},
-        )
-        first = tables.save_answer(store, answer, [chunk.id])
-        assert tables.load_answer(store, first) == answer
-        second = tables.save_answer(store, replace(answer, text="Byron."), [chunk.id])
-        assert second == first
-        assert tables.load_answer(store, first).text == "Byron."
-        assert tables.save_answer(store, replace(answer, level=1), [chunk.id]) != first
-        assert tables.save_answer(store, answer, ["t-gone"]) == ""
+        citation = Citation(1, "report", "c-1", "t", ("e-1",), (Source(chunk.id, FIRST.id, 0, 3),))
+        answer = Answer("Who?", "global", 0, "Ada [1].", (citation,), Usage(1), {"seed": 0, "batches": [1]})
+
+        def save(answer: Answer, *chunks: str) -> str:
+            id_ = tables.answer_id(index.state, answer)
+            kept = replace(answer, record={**answer.record, "id": id_})
+            tables.save_answer(store, kept, index.state, chunks)
+            assert tables.load_answer(store, id_) == kept
+            return id_
+
+        first = save(answer, chunk.id)
+        assert save(replace(answer, text="Byron."), chunk.id) == first
+        assert save(replace(answer, level=1), chunk.id) != first
+        with pytest.raises(sqlite3.IntegrityError):
+            save(replace(answer, level=2), "t-gone")
         with pytest.raises(NotFoundError, match=first):
             tables.load_answer(store, "a-nothing")
 
@@ -401,7 +399,7 @@ class TestForgetting:
             purpose="index",
             documents=documents,
         )
-        tables.save_answer(store, Answer("Who?", "ts", None, self.SECRET, (), Usage(), {}), [chunk])
+        tables.save_answer(store, Answer("Who?", "ts", None, self.SECRET, (), Usage(), {"id": "a-1"}), "", [chunk])
         tables.save_vectors(store, "embedder", [chunk], np.ones((1, 2), np.float32))
         return secret
 

@@ -1,0 +1,140 @@
+"""What an index run would take: chunks, calls, tokens, and minutes on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from localgraphrag import extract as extraction
+from localgraphrag.chunks import Chunk, chunk_document
+from localgraphrag.llm.output import schema
+from localgraphrag.llm.types import Engine, Request, Usage
+
+if TYPE_CHECKING:
+    from localgraphrag.config import Settings
+    from localgraphrag.documents import Reading, Skipped
+    from localgraphrag.prompts import Prompts
+    from localgraphrag.store import Store
+
+ENOUGH_UNITS = 5
+"""Stored units from which averages are taken; with fewer, the figures below serve."""
+
+CALLS_PER_CHUNK = 3.0
+CALLS_PER_GLEANING = 3.0
+OUTPUT_PER_CALL = 130.0
+READ_PER_CALL = 120.0
+"""Of extraction, beside the chunk itself, which is read once."""
+
+REPORTS_PER_CHUNK = 0.4
+REPORT_READ = 1800.0
+REPORT_OUTPUT = 350.0
+
+PROBES = 4
+"""Requests at once in each half of the probe."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an index run would take. `stored` chunks are done already and cost nothing.
+
+    `read_rate` and `write_rate` are tokens per second, as this machine and model had them just now; `measured` says
+    whether tokens per chunk come from work already stored, or from general experience.
+    """
+
+    documents: int
+    chunks: int
+    stored: int
+    calls: int
+    read_tokens: int
+    output_tokens: int
+    seconds: float
+    read_rate: float
+    write_rate: float
+    measured: bool
+    skipped: tuple[Skipped, ...]
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """Of one unit, on average."""
+
+    calls: float
+    read: float
+    output: float
+
+
+def estimate(store: Store | None, settings: Settings, engine: Engine, prompts: Prompts, reading: Reading) -> Estimate:
+    """Estimate from what the store holds of the same model, if anything, and from a probe of some seconds."""
+    chunks = [
+        chunk
+        for document in reading.documents
+        for chunk in chunk_document(
+            document, engine.tokenizer, size=settings.chunk_size, overlap=settings.chunk_overlap
+        )
+    ]
+    units = list(extraction.extraction_units(chunks, settings, prompts))
+    stored = sum(store.get_unit(unit, engine.identity) is not None for unit in units) if store else 0
+    todo = len(units) - stored
+    known = _averages(store, engine.identity) if store else {}
+    each = known.get("extract") or _usual(chunks, settings)
+    report = known.get("report") or _Cost(1, REPORT_READ, REPORT_OUTPUT)
+    reports = todo * REPORTS_PER_CHUNK
+    read, output = todo * each.read + reports * report.read, todo * each.output + reports * report.output
+    read_rate, write_rate = probe(engine, [chunk.text for chunk in chunks])
+    return Estimate(
+        documents=len(reading.documents),
+        chunks=len(chunks),
+        stored=stored,
+        calls=round(todo * each.calls + reports * report.calls),
+        read_tokens=round(read),
+        output_tokens=round(output),
+        seconds=read / read_rate + output / write_rate,
+        read_rate=read_rate,
+        write_rate=write_rate,
+        measured="extract" in known,
+        skipped=reading.skipped,
+    )
+
+
+def _averages(store: Store, model: str) -> dict[str, _Cost]:
+    rows = store.rows(
+        "SELECT stage, avg(calls), avg(read_tokens), avg(output_tokens - forced_tokens) FROM units JOIN unit_costs "
+        "USING (key) WHERE model = ? GROUP BY stage HAVING count(*) >= ?",
+        model, ENOUGH_UNITS,
+    )  # fmt: skip
+    return {stage: _Cost(*cost) for stage, *cost in rows}
+
+
+def _usual(chunks: Sequence[Chunk], settings: Settings) -> _Cost:
+    calls = CALLS_PER_CHUNK + CALLS_PER_GLEANING * settings.max_gleanings + settings.claims
+    size = sum(chunk.tokens for chunk in chunks) / max(len(chunks), 1)
+    return _Cost(calls, size + calls * READ_PER_CALL, calls * OUTPUT_PER_CALL)
+
+
+def probe(engine: Engine, texts: Sequence[str]) -> tuple[float, float]:
+    """Tokens per second that the engine reads, and that it writes, with several requests at once.
+
+    Reading is timed by long prompts and short replies, writing by the opposite.
+    """
+    shown = [" ".join(texts)[i * 900 : (i + 1) * 900] or "Nothing." for i in range(PROBES)]
+    short, long = (
+        schema({"yes": {"type": "boolean"}}),
+        schema({"text": {"type": "string", "minLength": 80, "maxLength": 120}}),
+    )
+    reading, reading_seconds = _timed(
+        engine, (Request(f"{text}\n\nIs this prose?", short, max_tokens=12) for text in shown)
+    )
+    read_rate = max(reading.read_tokens, 1) / reading_seconds
+    writing, writing_seconds = _timed(
+        engine, (Request(f"Describe a town. ({n})", long, max_tokens=40) for n in range(PROBES))
+    )
+    rest = max(writing_seconds - writing.read_tokens / read_rate, writing_seconds / 10)
+    return read_rate, max(writing.output_tokens, 1) / rest
+
+
+def _timed(engine: Engine, requests: Iterable[Request]) -> tuple[Usage, float]:
+    started = time.monotonic()
+    usage = sum((completion.usage for completion in engine.run(requests)), Usage())
+    return usage, max(time.monotonic() - started, 1e-6)

@@ -1,0 +1,461 @@
+"""The list of stages, each saved when done; and the runner that does no finished work again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from localgraphrag import extract as extraction
+from localgraphrag import tables
+from localgraphrag.chunks import Chunk, chunk_document
+from localgraphrag.communities import Hierarchy, detect_communities
+from localgraphrag.config import Settings
+from localgraphrag.documents import Document, Reading, Skipped
+from localgraphrag.embed import Embedder, Matrix
+from localgraphrag.errors import EmptyExtractionError, StoreError
+from localgraphrag.extract import Extraction
+from localgraphrag.graph import Graph, build_graph, description_units, with_descriptions
+from localgraphrag.llm.types import Completion, Engine, Request, Usage
+from localgraphrag.llm.units import Outcome, Unit, converse
+from localgraphrag.prompts import Prompts
+from localgraphrag.store import Purpose, Store
+from localgraphrag.summaries import Coverage, Report, coverage, plan_reports, write_reports
+
+T = TypeVar("T")
+
+EMPTY_CHUNKS = 10
+"""Chunks that may come back without an entity before the run stops."""
+
+EMBED_AT_ONCE = 32
+"""Chunks whose vectors are stored in one transaction."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stage is.
+
+    `total` 0: not known. `detail` says what is at hand. `tokens` the model has read and written in this stage,
+    `seconds` it has taken; `eta_seconds` until its end at this pace, None while unknown.
+    """
+
+    stage: str
+    done: int
+    total: int
+    detail: str = ""
+    tokens: int = 0
+    seconds: float = 0.0
+    eta_seconds: float | None = None
+
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """What a stage has done: units in all, those found stored, those failed; what the others cost; wall seconds."""
+
+    stage: str
+    units: int
+    cached: int
+    failed: int
+    usage: Usage
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A unit of work that failed. It is tried again by the next run."""
+
+    stage: str
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class IndexSummary:
+    """What an index run has made. JSON-able by `dataclasses.asdict`.
+
+    `communities` and `coverage` are by level, C0 first; `added` and `removed` count documents against the state before.
+    """
+
+    documents: int
+    chunks: int
+    entities: int
+    relationships: int
+    claims: int
+    communities: tuple[int, ...]
+    coverage: tuple[Coverage, ...]
+    added: int
+    removed: int
+    stages: tuple[StageSummary, ...]
+    failures: tuple[Failure, ...]
+    skipped: tuple[Skipped, ...]
+    warnings: tuple[str, ...]
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """No unit failed and no file was skipped."""
+        return not self.failures and not self.skipped
+
+
+class Overheard:
+    """An engine that remembers its last replies, so that an error can show what the model said."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.identity = engine.identity
+        self.tokenizer = engine.tokenizer
+        self.context_tokens = engine.context_tokens
+        self.replies: deque[Completion] = deque(maxlen=3)
+
+    def run(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        """See `Engine.run`."""
+        for completion in self._engine.run(requests):
+            self.replies.append(completion)
+            yield completion
+
+    def prompt_tokens(self, request: Request) -> int:
+        """See `Engine.prompt_tokens`."""
+        return self._engine.prompt_tokens(request)
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+        self._engine.close()
+
+
+class StoredRunner:
+    """Runs units on an engine and keeps each result in the index file, in a transaction of its own.
+
+    What is stored already is not asked again, nor is the same unit twice in one run. Units are drawn as the engine has
+    room, so that a large corpus streams through.
+
+    Parameters
+    ----------
+    purpose : "index" for work that the index rests on, "query" for questions. A question that cannot be recorded
+        (on a medium that cannot be written) is answered all the same.
+    documents : the document id of each chunk id; by default as the index has them.
+    on_outcome : called with every outcome.
+
+    `used` collects the units met, `failures` those that failed, `counts` and `usage` what became of them by stage.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        *,
+        purpose: Purpose = "index",
+        documents: Mapping[str, str] | None = None,
+        on_outcome: Callable[[Outcome[Any]], None] | None = None,
+    ) -> None:
+        self.engine = engine
+        self.on_outcome = on_outcome
+        self.used: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.failures: list[Failure] = []
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.usage: defaultdict[str, Usage] = defaultdict(Usage)
+        self._store = store
+        self._purpose = purpose
+        self._documents = tables.chunk_documents(store) if documents is None else documents
+        self._run = store.start_run("index", engine.identity) if purpose == "index" else None
+
+    def run(self, units: Iterable[Unit[T]]) -> Iterator[Outcome[T]]:
+        """Yield one outcome per unit, in order of completion.
+
+        Raises StoreFullError when there is no room left for results; those before it are kept.
+        """
+        ready: deque[Outcome[T]] = deque()
+        waiting: defaultdict[str, list[Unit[T]]] = defaultdict(list)
+
+        def missing() -> Iterator[Unit[T]]:
+            for unit in units:
+                key = unit.key(self.engine.identity)
+                self._meet(key, unit)
+                stored = self._store.get_unit(unit, self.engine.identity)
+                if stored is not None:
+                    ready.append(Outcome(unit, stored[0], usage=stored[1], cached=True))
+                elif key in waiting:
+                    waiting[key].append(unit)
+                else:
+                    waiting[key] = []
+                    yield unit
+
+        for outcome in converse(self.engine, missing()):
+            yield from self._all(ready)
+            self._record(outcome)
+            yield self._seen(outcome)
+            for twin in waiting.pop(outcome.unit.key(self.engine.identity)):
+                yield self._seen(replace(outcome, unit=twin, cached=outcome.ok))
+        yield from self._all(ready)
+
+    def finish(self) -> None:
+        """Note in the ledger that the run came to its end."""
+        if self._run is not None:
+            self._store.finish_run(self._run)
+
+    def _all(self, ready: deque[Outcome[T]]) -> Iterator[Outcome[T]]:
+        while ready:
+            yield self._seen(ready.popleft())
+
+    def _meet(self, key: str, unit: Unit[T]) -> None:
+        name, chunks = self.used.get(key, (unit.name, ()))
+        self.used[key] = (min(name, unit.name), tuple(dict.fromkeys((*chunks, *unit.chunks))))
+
+    def _record(self, outcome: Outcome[T]) -> None:
+        identity = self.engine.identity
+        self.usage[outcome.unit.stage] += outcome.usage
+        try:
+            if self._run is None:
+                self._run = self._store.start_run(self._purpose, identity)
+            self._store.put_unit(outcome, identity, run=self._run, purpose=self._purpose, documents=self._documents)
+        except StoreError as error:
+            if self._purpose == "index":
+                raise
+            _log.warning("This step of the answer is not recorded: %s", error)
+
+    def _seen(self, outcome: Outcome[T]) -> Outcome[T]:
+        stage = outcome.unit.stage
+        self.counts[stage, "units"] += 1
+        self.counts[stage, "cached"] += outcome.cached
+        if not outcome.ok:
+            self.counts[stage, "failed"] += 1
+            self.failures.append(Failure(stage, outcome.unit.name, outcome.error))
+        if self.on_outcome:
+            self.on_outcome(outcome)
+        return outcome
+
+
+@dataclass
+class Reporter:
+    """Times stages and tells progress."""
+
+    told: OnProgress | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str, total: int = 0, detail: str = "") -> Iterator[Stage]:
+        """Tell that a stage begins and ends, and keep its seconds."""
+        stage = Stage(name, total, self.told)
+        stage.tell(detail)
+        yield stage
+        self.seconds[name] = time.monotonic() - stage.started
+        stage.total = stage.total or stage.done
+        stage.tell("done")
+
+
+@dataclass
+class Stage:
+    """A stage at work."""
+
+    name: str
+    total: int
+    told: OnProgress | None
+    done: int = 0
+    fresh: int = 0
+    tokens: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def step(self, detail: str = "", count: int = 1) -> None:
+        """Tell that `count` more are done."""
+        self.done += count
+        self.fresh += count
+        self.tell(detail)
+
+    def outcome(self, outcome: Outcome[Any]) -> None:
+        """Tell that a unit is done. Those found stored say nothing about the pace."""
+        self.done += 1
+        self.total = max(self.total, self.done)
+        if not outcome.cached:
+            self.fresh += 1
+            self.tokens += outcome.usage.read_tokens + outcome.usage.output_tokens
+        self.tell(f"{outcome.unit.name} {'failed: ' + outcome.error if outcome.error else 'done'}")
+
+    def tell(self, detail: str) -> None:
+        """Tell how far the stage is."""
+        if self.told:
+            seconds = time.monotonic() - self.started
+            eta = seconds / self.fresh * (self.total - self.done) if self.fresh and self.total else None
+            self.told(Progress(self.name, self.done, self.total, detail, self.tokens, seconds, eta))
+
+
+def index_project(
+    store: Store,
+    settings: Settings,
+    engine: Engine,
+    embedder: Embedder | None,
+    prompts: Prompts,
+    reading: Reading,
+    *,
+    meta: Mapping[str, Any] | None = None,
+    progress: OnProgress | None = None,
+    warnings: Sequence[str] = (),
+) -> IndexSummary:
+    """Make the index of the documents read, doing only what is not stored yet (paper 3.1.1 to 3.1.5).
+
+    Each unit of model work is saved when it is done. Readers see the state before until the new one is whole, and then
+    that one; what is no longer in it leaves the file.
+
+    Parameters
+    ----------
+    store : opened by a writer.
+    embedder : None leaves vectors out.
+    meta : values kept with the index.
+    warnings : passed on into the summary.
+
+    Raises
+    ------
+    EmptyExtractionError
+        The first chunks all came back without an entity.
+    StoreFullError
+        No room; everything done before is kept.
+    """
+    started = time.monotonic()
+    reporter = Reporter(progress)
+    known = {id_ for (id_,) in store.rows("SELECT document_id FROM sources")}
+    documents = tables.in_order(reading.documents)
+    with reporter.stage("chunk", len(documents)) as stage:
+        chunks = tuple(_chunks(documents, settings, engine, stage))
+    tables.add_documents(store, documents)
+    runner = StoredRunner(Overheard(engine), store, documents={chunk.id: chunk.document_id for chunk in chunks})
+    with reporter.stage("extract", len(chunks)) as stage:
+        extractions = extract(chunks, settings, prompts, runner, stage)
+    with reporter.stage("graph"):
+        graph = build_graph(chunks, extractions)
+    with reporter.stage("describe") as stage:
+        runner.on_outcome = stage.outcome
+        units = description_units(graph, settings, prompts, engine.tokenizer)
+        graph = with_descriptions(graph, list(runner.run(units)))
+    with reporter.stage("communities"):
+        hierarchy = communities_of(graph, settings)
+    levels = [k for k in range(len(hierarchy.levels)) if not settings.report_levels or k in settings.report_levels]
+    reports = reports_of(graph, hierarchy, levels, {}, settings, prompts, runner, reporter)
+    index = tables.Index(documents, chunks, graph, hierarchy, reports)
+    with reporter.stage("save"):
+        tables.save_index(store, index, used=runner.used, model=engine.identity, meta=meta or {})
+    if embedder is not None:
+        with reporter.stage("vectors") as stage:
+            embed_chunks(store, chunks, embedder, stage)
+    runner.finish()
+    now_known = {document.id for document in documents}
+    return IndexSummary(
+        documents=len(documents),
+        chunks=len(chunks),
+        entities=len(graph.nodes),
+        relationships=len(graph.edges),
+        claims=len(graph.claims),
+        communities=tuple(len(level) for level in hierarchy.levels),
+        coverage=tuple(coverage(k, hierarchy, reports, graph, chunks) for k in range(len(hierarchy.levels))),
+        added=len(now_known - known),
+        removed=len(known - now_known),
+        stages=_stages(reporter, runner),
+        failures=tuple(runner.failures),
+        skipped=reading.skipped,
+        warnings=tuple(warnings),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _chunks(documents: Sequence[Document], settings: Settings, engine: Engine, stage: Stage) -> Iterator[Chunk]:
+    for document in documents:
+        yield from chunk_document(document, engine.tokenizer, size=settings.chunk_size, overlap=settings.chunk_overlap)
+        stage.step(document.title)
+
+
+def extract(
+    chunks: Sequence[Chunk], settings: Settings, prompts: Prompts, runner: StoredRunner, stage: Stage
+) -> dict[str, Extraction]:
+    """What is found in each chunk, by chunk id; those that failed are left out.
+
+    Raises EmptyExtractionError when the first `EMPTY_CHUNKS` have not one entity between them.
+    """
+    runner.on_outcome = stage.outcome
+    found: dict[str, Extraction] = {}
+    empty: list[Outcome[Extraction]] | None = []
+    for outcome in runner.run(extraction.extraction_units(chunks, settings, prompts)):
+        if outcome.value is not None:
+            # The same text in two places is one unit: what was found is told of each.
+            found[outcome.unit.name] = replace(outcome.value, chunk_id=outcome.unit.name)
+        if empty is not None:
+            empty = None if outcome.value is not None and outcome.value.entities else [*empty, outcome]
+            if empty and len(empty) >= EMPTY_CHUNKS:
+                raise EmptyExtractionError(_nothing_found(empty, runner.engine))
+    return found
+
+
+def _nothing_found(empty: Sequence[Outcome[Extraction]], engine: Engine) -> str:
+    replies = [c.text or c.error for c in engine.replies] if isinstance(engine, Overheard) else []
+    failed = [outcome.error for outcome in empty if not outcome.ok]
+    if failed:
+        saw = f"{len(failed)} of them failed, the first with: {failed[0][:300]}"
+    elif replies:
+        saw = f"The last replies of the model were: {' | '.join(text[:200] for text in replies)}"
+    else:
+        saw = "These results are from an earlier run with the same settings"
+    return (
+        f"The first {len(empty)} chunks gave not one entity, so the run stops here. {saw}. If the documents do name "
+        "people, places or things: try a larger `model`, set `grounded = false` (names need not be verbatim), or check "
+        "`entity_types` and the prompts. What was done is kept."
+    )
+
+
+def communities_of(graph: Graph, settings: Settings) -> Hierarchy:
+    """The hierarchy of communities under the settings."""
+    return detect_communities(
+        graph,
+        max_community_size=settings.max_community_size,
+        max_levels=settings.max_levels,
+        cooccurrence_weight=settings.cooccurrence_weight,
+        seed=settings.seed,
+    )
+
+
+def reports_of(
+    graph: Graph,
+    hierarchy: Hierarchy,
+    levels: Sequence[int],
+    written: Mapping[str, Report],
+    settings: Settings,
+    prompts: Prompts,
+    runner: StoredRunner,
+    reporter: Reporter,
+) -> dict[str, Report]:
+    """The reports of some levels and those they rest on, telling first how many calls of the model that may take."""
+    if not any(hierarchy.levels[k] for k in levels):
+        return {}
+    planned = plan_reports(graph, hierarchy, levels, settings, prompts, runner.engine, written)
+    named = ", ".join(f"C{k}" for k in levels)
+    with reporter.stage("report", len(planned), f"up to {len(planned)} reports for {named}") as stage:
+        runner.on_outcome = stage.outcome
+        return write_reports(graph, hierarchy, levels, settings, prompts, runner)
+
+
+def embed_chunks(store: Store, chunks: Sequence[Chunk], embedder: Embedder, stage: Stage) -> None:
+    """Store the vectors of chunks that have none under this embedder."""
+    there = {id_ for (id_,) in store.rows("SELECT chunk_id FROM vectors WHERE model = ?", embedder.identity)}
+    for ids, vectors in embedded([chunk for chunk in chunks if chunk.id not in there], embedder, stage):
+        tables.save_vectors(store, embedder.identity, ids, vectors)
+
+
+def embedded(chunks: Sequence[Chunk], embedder: Embedder, stage: Stage) -> Iterator[tuple[list[str], Matrix]]:
+    """Ids and vectors of the chunks, some at a time; vectors of shape (n, d)."""
+    stage.total = len(chunks)
+    for first in range(0, len(chunks), EMBED_AT_ONCE):
+        batch = chunks[first : first + EMBED_AT_ONCE]
+        yield [chunk.id for chunk in batch], embedder.embed([chunk.text for chunk in batch])
+        stage.step(count=len(batch))
+
+
+def _stages(reporter: Reporter, runner: StoredRunner) -> tuple[StageSummary, ...]:
+    def summary(name: str, seconds: float) -> StageSummary:
+        units, cached, failed = (runner.counts[name, what] for what in ("units", "cached", "failed"))
+        return StageSummary(name, units, cached, failed, runner.usage[name], seconds)
+
+    return tuple(summary(name, seconds) for name, seconds in reporter.seconds.items())

@@ -1,0 +1,142 @@
+"""A question to an index: whatever it still needs is made, and the answer is recorded."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from localgraphrag import tables
+from localgraphrag.errors import NotIndexedError, StoreError
+from localgraphrag.pipeline import OnProgress, Reporter, StoredRunner, embedded, reports_of
+from localgraphrag.search import Answer, global_search, text_search, vector_search
+from localgraphrag.search.question import Method
+from localgraphrag.store import Store
+
+if TYPE_CHECKING:
+    from localgraphrag.config import Settings
+    from localgraphrag.embed import Embedder
+    from localgraphrag.llm.types import Engine
+    from localgraphrag.prompts import Prompts
+    from localgraphrag.search.vector import Vectors
+    from localgraphrag.summaries import Report
+
+
+class Asking:
+    """One question at work: the state of the index it is asked of, and what answering it takes.
+
+    Parameters
+    ----------
+    store : opened to read; answers and results of calls are recorded in short transactions of their own.
+    embedder : needed for vector search only.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        engine: Engine,
+        prompts: Prompts,
+        embedder: Embedder | None = None,
+        progress: OnProgress | None = None,
+    ) -> None:
+        self.store, self.settings, self.prompts, self.embedder = store, settings, prompts, embedder
+        self.index = tables.load_index(store)
+        self.reporter = Reporter(progress)
+        documents = {chunk.id: chunk.document_id for chunk in self.index.chunks}
+        self.runner = StoredRunner(engine, store, purpose="query", documents=documents)
+
+    def answer(self, question: str, method: Method, level: int, seed: int) -> Answer:
+        """Answer and record. `record["id"]` of the answer is what it can be shown by; "" where it could not be kept.
+
+        Raises NotIndexedError when the index has no documents, or when reports are missing that this model did not
+        begin; and what the searches raise.
+        """
+        if not self.index.chunks:
+            raise NotIndexedError(f"{self.store.path} holds no documents yet. Run `localgraphrag index PATHS`.")
+        reports = self._reports(level) if method == "global" else {}
+        with self.reporter.stage("answer", detail=question) as stage:
+            self.runner.on_outcome = stage.outcome
+            found = self._search(question, method, level, seed, reports)
+        self.runner.finish()
+        return self._recorded(found)
+
+    def _search(self, question: str, method: Method, level: int, seed: int, reports: dict[str, Report]) -> Answer:
+        index = self.index
+        if method == "global":
+            return global_search(
+                question, hierarchy=index.hierarchy, reports=reports, graph=index.graph, chunks=index.chunks,
+                settings=self.settings, prompts=self.prompts, runner=self.runner, level=level, seed=seed,
+            )  # fmt: skip
+        if method == "ts":
+            return text_search(
+                question,
+                chunks=index.chunks,
+                settings=self.settings,
+                prompts=self.prompts,
+                runner=self.runner,
+                seed=seed,
+            )
+        assert self.embedder is not None
+        return vector_search(
+            question, chunks=index.chunks, vectors=self._vectors(self.embedder), embedder=self.embedder,
+            settings=self.settings, prompts=self.prompts, runner=self.runner,
+        )  # fmt: skip
+
+    def _reports(self, level: int) -> dict[str, Report]:
+        """The reports there are, and those of the level that were not written yet."""
+        index = self.index
+        if not 0 <= level < len(index.hierarchy.levels):
+            return index.reports  # the search says which levels there are
+        missing = [c for c in index.hierarchy.levels[level] if c.id not in index.reports]
+        if not missing:
+            return index.reports
+        made_by = self.store.get("model")
+        if made_by != self.runner.engine.identity:
+            raise NotIndexedError(
+                f"{len(missing)} reports of level C{level} are not written yet, and this index was made by another "
+                f"model ({made_by}). Ask with that model, or at a level that has reports, or index again with this one."
+            )
+        written = reports_of(
+            index.graph,
+            index.hierarchy,
+            [level],
+            index.reports,
+            self.settings,
+            self.prompts,
+            self.runner,
+            self.reporter,
+        )
+        reports = {**written, **index.reports}
+        with self._if_possible():
+            tables.save_reports(self.store, {c.id: reports[c.id] for c in missing if c.id in reports})
+        return reports
+
+    def _vectors(self, embedder: Embedder) -> Vectors:
+        """Ids and vectors of all chunks; those not embedded yet are now, and kept where the file can be written."""
+        import numpy as np
+
+        chunks = self.index.chunks
+        vectors = tables.load_vectors(self.store, embedder.identity)
+        with self.reporter.stage("vectors") as stage:
+            for ids, rows in embedded([c for c in chunks if c.id not in vectors], embedder, stage):
+                vectors |= dict(zip(ids, rows, strict=True))
+                with self._if_possible():
+                    tables.save_vectors(self.store, embedder.identity, ids, rows)
+        order: Sequence[str] = [chunk.id for chunk in chunks]
+        return order, np.stack([vectors[id_] for id_ in order])
+
+    def _recorded(self, answer: Answer) -> Answer:
+        id_ = tables.answer_id(self.index.state, answer)
+        kept = replace(answer, record={**answer.record, "id": id_})
+        seen = (chunk for _name, chunks in self.runner.used.values() for chunk in chunks)
+        with self._if_possible():
+            tables.save_answer(self.store, kept, self.index.state, seen)
+            return kept
+        return replace(answer, record={**answer.record, "id": ""})
+
+    def _if_possible(self) -> AbstractContextManager[None]:
+        """Nothing is kept for later where the file cannot be written, or when it was indexed anew meanwhile."""
+        return suppress(StoreError, sqlite3.IntegrityError)

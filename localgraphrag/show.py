@@ -1,0 +1,298 @@
+"""What an index holds: its status as a whole, and one thing of it with what it links to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from localgraphrag import tables
+from localgraphrag.chunks import Chunk
+from localgraphrag.errors import NotFoundError
+from localgraphrag.graph import Edge, GraphClaim, Node, normalize_name
+from localgraphrag.llm.types import Usage
+from localgraphrag.pipeline import Failure
+from localgraphrag.store import Store
+from localgraphrag.summaries import Coverage, coverage
+
+PASSAGES = 20
+"""Most passages shown of one thing."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the index holds and has cost. `communities`, `reports` and `coverage` are by level, C0 first.
+
+    `spent` is what all runs have cost by stage, `index_cost` what the present index would cost to make once.
+    `unfinished`: documents that a run has begun with and not finished.
+    """
+
+    path: str
+    model: str
+    paths: tuple[str, ...]
+    documents: int
+    chunks: int
+    entities: int
+    relationships: int
+    claims: int
+    communities: tuple[int, ...]
+    reports: tuple[int, ...]
+    coverage: tuple[Coverage, ...]
+    vectors: int
+    answers: int
+    failures: tuple[Failure, ...]
+    spent: dict[str, Usage]
+    index_cost: dict[str, Usage]
+    unfinished: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """Another thing that this one links to; `relation` says how."""
+
+    kind: str
+    id: str
+    title: str
+    relation: str
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A chunk's text with the spans in it that matter: pairs of start and end within `text`."""
+
+    chunk_id: str
+    document_id: str
+    title: str
+    sources: tuple[str, ...]
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One thing of the index. `fields` are its facts by name, JSON-able."""
+
+    kind: str
+    id: str
+    title: str
+    text: str
+    fields: dict[str, Any] = field(default_factory=dict)
+    links: tuple[Link, ...] = ()
+    passages: tuple[Passage, ...] = ()
+
+
+def status(store: Store) -> Status:
+    """The status of the index, read as one state."""
+    with store.snapshot():
+        index = tables.load_index(store)
+        levels = index.hierarchy.levels
+        count: Callable[[str], int] = lambda table: store.scalar(f"SELECT count(*) FROM {table}")  # noqa: E731, S608
+        return Status(
+            path=str(store.path),
+            model=store.get("model") or "",
+            paths=tuple(store.get("paths") or ()),
+            documents=len(index.documents),
+            chunks=len(index.chunks),
+            entities=len(index.graph.nodes),
+            relationships=len(index.graph.edges),
+            claims=len(index.graph.claims),
+            communities=tuple(len(level) for level in levels),
+            reports=tuple(sum(c.id in index.reports for c in level) for level in levels),
+            coverage=tuple(
+                coverage(k, index.hierarchy, index.reports, index.graph, index.chunks) for k in range(len(levels))
+            ),
+            vectors=count("vectors"),
+            answers=count("answers"),
+            failures=tuple(
+                Failure(*row) for row in store.rows("SELECT stage, name, reason FROM failures ORDER BY 1, 2")
+            ),
+            spent=store.spent(),
+            index_cost=store.index_cost(),
+            unfinished=count("documents") - len(index.documents),
+            bytes=store.path.stat().st_size,
+        )
+
+
+def show(store: Store, reference: str) -> Shown:
+    """One thing by id, name or path. See `Project.show`."""
+    with store.snapshot():
+        return _Shower(store).show(reference.strip())
+
+
+class _Shower:
+    """Finds a thing in one state of the index and gathers what is around it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.index = tables.load_index(store)
+        self.documents = {d.id: d for d in self.index.documents}
+        self.chunks = {c.id: c for c in self.index.chunks}
+        self.names = {n.id: n.name for n in self.index.graph.nodes}
+
+    def show(self, reference: str) -> Shown:
+        for found in (self._by_id(reference), self._by_name(reference)):
+            if found:
+                return found
+        raise NotFoundError(self._near(reference))
+
+    def _by_id(self, id_: str) -> Shown | None:
+        graph = self.index.graph
+        things: dict[str, Callable[[], Shown]] = {
+            **{node.id: partial(self.node, node) for node in graph.nodes},
+            **{edge.id: partial(self.edge, edge) for edge in graph.edges},
+            **{claim.id: partial(self.claim, claim) for claim in graph.claims},
+            **{c.id: partial(self.community, c.id) for level in self.index.hierarchy.levels for c in level},
+            **{chunk.id: partial(self.chunk, chunk) for chunk in self.index.chunks},
+            **{document_id: partial(self.document, document_id) for document_id in self.documents},
+        }
+        if id_ in things:
+            return things[id_]()
+        return self.answer(id_) if id_.startswith("a-") else None
+
+    def _by_name(self, name: str) -> Shown | None:
+        node = self.index.graph.nodes_by_key.get(normalize_name(name))
+        if node:
+            return self.node(node)
+        named = [d.id for d in self.index.documents if name in d.sources or name == d.title]
+        return self.document(named[0]) if named else None
+
+    def _near(self, reference: str) -> str:
+        from rapidfuzz import fuzz, process
+
+        known = [n.name for n in self.index.graph.nodes]
+        known += [path for d in self.index.documents for path in d.sources]
+        near = process.extract(reference, known, scorer=fuzz.WRatio, limit=5, score_cutoff=50)
+        hint = f"Near to it: {', '.join(name for name, *_ in near)}." if near else f"It holds {len(known)} names."
+        return f"The index holds nothing of the name or id '{reference}'. {hint}"
+
+    def node(self, node: Node) -> Shown:
+        edges, claims = self.index.graph.edges_of(node.id), self.index.graph.claims_of(node.id)
+        spans: dict[str, list[tuple[int, int]]] = {id_: [] for id_ in node.chunk_ids}
+        for mention in node.mentions:
+            spans.setdefault(mention.chunk_id, []).append((mention.start, mention.end))
+        links = [self._edge_link(edge) for edge in edges]
+        links += [Link("claim", c.id, c.description, f"{c.type}, {c.status}") for c in claims]
+        links += self._community_links(node.id)
+        facts = {
+            "type": node.type,
+            "degree": node.degree,
+            "mentions": len(node.mentions),
+            "chunks": len(node.chunk_ids),
+        }
+        return Shown("entity", node.id, node.name, node.description, facts, tuple(links), self._passages(spans))
+
+    def edge(self, edge: Edge) -> Shown:
+        ends = (edge.source, edge.target)
+        spans: dict[str, list[tuple[int, int]]] = {id_: [] for id_ in edge.chunk_ids}
+        for node in map(self.index.graph.node, ends):
+            for mention in node.mentions:
+                if mention.chunk_id in spans:
+                    spans[mention.chunk_id].append((mention.start, mention.end))
+        links = tuple(Link("entity", id_, self.names[id_], "end") for id_ in ends)
+        facts = {"weight": edge.weight, "chunks": len(edge.chunk_ids)}
+        return Shown("relationship", edge.id, self._title(edge), edge.description, facts, links, self._passages(spans))
+
+    def claim(self, claim: GraphClaim) -> Shown:
+        links = [Link("entity", claim.subject, self.names[claim.subject], "subject")]
+        links += [Link("entity", claim.object, self.names[claim.object], "object")] if claim.object else []
+        facts = {"status": claim.status, "start_date": claim.start_date, "end_date": claim.end_date}
+        passages = self._passages({claim.chunk_id: []})
+        return Shown("claim", claim.id, claim.type, claim.description, facts, tuple(links), passages)
+
+    def community(self, community_id: str) -> Shown:
+        index = self.index
+        levels = [k for k, level in enumerate(index.hierarchy.levels) for c in level if c.id == community_id]
+        community = index.hierarchy.community(community_id)
+        report = index.reports.get(community_id)
+        links = [Link("entity", id_, self.names[id_], "member") for id_ in community.node_ids]
+        links += [Link("community", c, self._report_title(c), "parent") for c in (community.parent,) if c]
+        finest = index.hierarchy.levels[levels[-1]]
+        children = next(c.children for c in finest if c.id == community_id)
+        links += [Link("community", c, self._report_title(c), "child") for c in children]
+        facts: dict[str, Any] = {"levels": levels, "entities": len(community.node_ids)}
+        if report is None:
+            return Shown("community", community_id, community_id, "Its report is not written yet.", facts, tuple(links))
+        records = dict.fromkeys(r for finding in report.findings for r in finding.records)
+        links += [self._record_link(r) for r in records]
+        facts |= {"rating": report.rating, "rating_reason": report.rating_reason, "written": report.written}
+        passages = self._passages({id_: [] for id_ in report.chunk_ids})
+        return Shown("community", community_id, report.title, report.text, facts, tuple(links), passages)
+
+    def chunk(self, chunk: Chunk) -> Shown:
+        graph = self.index.graph
+        nodes = [n for n in graph.nodes if chunk.id in n.chunk_ids]
+        links = [Link("entity", n.id, n.name, n.type) for n in nodes]
+        links += [self._edge_link(e) for e in graph.edges if chunk.id in e.chunk_ids]
+        links += [Link("claim", c.id, c.description, c.status) for c in graph.claims if c.chunk_id == chunk.id]
+        links.append(Link("document", chunk.document_id, chunk.title, "document"))
+        spans = [(m.start, m.end) for n in nodes for m in n.mentions if m.chunk_id == chunk.id]
+        facts = {"ordinal": chunk.ordinal, "start": chunk.start, "end": chunk.end, "tokens": chunk.tokens}
+        title = f"{chunk.title}, chunk {chunk.ordinal + 1}"
+        return Shown("chunk", chunk.id, title, chunk.text, facts, tuple(links), self._passages({chunk.id: spans}))
+
+    def document(self, document_id: str) -> Shown:
+        document = self.documents[document_id]
+        chunks = [c for c in self.index.chunks if c.document_id == document_id]
+        links = tuple(Link("chunk", c.id, f"{c.start}-{c.end}", f"chunk {c.ordinal + 1}") for c in chunks)
+        facts = {"sources": list(document.sources), "characters": len(document.text)}
+        return Shown("document", document_id, document.title, document.text, facts, links)
+
+    def answer(self, id_: str) -> Shown:
+        answer = tables.load_answer(self.store, id_)
+        links: list[Link] = []
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for citation in answer.citations:
+            kind = "community" if citation.kind == "report" else "chunk"
+            links.append(Link(kind, citation.id, citation.title, f"[{citation.number}]"))
+            links += [self._record_link(record) for record in citation.records]
+            for source in citation.sources:
+                spans.setdefault(source.chunk_id, []).append((source.start, source.end))
+        facts = {"method": answer.method, "level": answer.level, "record": answer.record}
+        return Shown("answer", id_, answer.question, answer.text, facts, tuple(links), self._passages(spans))
+
+    def _passages(self, spans: dict[str, list[tuple[int, int]]]) -> tuple[Passage, ...]:
+        """Chunks with spans given in their documents."""
+        found = []
+        for chunk_id in [id_ for id_ in spans if id_ in self.chunks][:PASSAGES]:
+            chunk = self.chunks[chunk_id]
+            inside = [
+                (s - chunk.start, e - chunk.start) for s, e in spans[chunk_id] if chunk.start <= s < e <= chunk.end
+            ]
+            sources = self.documents[chunk.document_id].sources
+            marks = _distinct(inside)
+            found.append(Passage(chunk_id, chunk.document_id, chunk.title, sources, chunk.text, marks))
+        return tuple(found)
+
+    def _record_link(self, record: str) -> Link:
+        """What a finding rests on: an entity, relationship, claim or community."""
+        graph = self.index.graph
+        if record in self.names:
+            return Link("entity", record, self.names[record], "evidence")
+        for edge in graph.edges:
+            if edge.id == record:
+                return Link("relationship", record, self._title(edge), "evidence")
+        for claim in graph.claims:
+            if claim.id == record:
+                return Link("claim", record, claim.description, "evidence")
+        return Link("community", record, self._report_title(record), "evidence")
+
+    def _community_links(self, node_id: str) -> list[Link]:
+        path = self.index.hierarchy.path(node_id)
+        return [Link("community", c.id, self._report_title(c.id), f"C{c.level}") for c in path]
+
+    def _edge_link(self, edge: Edge) -> Link:
+        return Link("relationship", edge.id, self._title(edge), f"weight {edge.weight}")
+
+    def _title(self, edge: Edge) -> str:
+        return f"{self.names[edge.source]} - {self.names[edge.target]}"
+
+    def _report_title(self, community_id: str) -> str:
+        report = self.index.reports.get(community_id)
+        return report.title if report else "no report"
+
+
+def _distinct(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    ordered: Sequence[tuple[int, int]] = sorted(set(spans))
+    return tuple(ordered)

@@ -1,0 +1,174 @@
+"""Is the index sound? Each check finds what is wrong and says it in words."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from localgraphrag import tables
+from localgraphrag.errors import LocalGraphRAGError
+from localgraphrag.graph import normalize_name
+from localgraphrag.search.answer import Answer
+from localgraphrag.store import Store, adapter
+from localgraphrag.tables import Index
+
+MOST = 20
+"""Problems of one kind that are told one by one."""
+
+
+def verify(store: Store) -> list[str]:
+    """All problems of an index, in words; an empty list when it is sound."""
+    with store.snapshot():
+        problems = list(_file(store))
+        if problems:
+            return problems  # rows of a damaged file say nothing
+        try:
+            index = tables.load_index(store)
+        except (LocalGraphRAGError, KeyError, TypeError, ValueError) as error:
+            return [f"The index cannot be read: {error}"]
+        for check in _CHECKS:
+            found = list(check(index))
+            problems += found[:MOST]
+            if len(found) > MOST:
+                problems.append(f"... and {len(found) - MOST} more of this kind")
+        for stored in (_vectors, _units, _answers):
+            problems += list(stored(store, index))
+    return problems
+
+
+def _file(store: Store) -> Iterator[str]:
+    for (found,) in store.rows("PRAGMA integrity_check(20)"):
+        if found != "ok":
+            yield f"The file is damaged: {found}"
+    for table, row, parent, _constraint in store.rows("PRAGMA foreign_key_check"):
+        yield f"Table {table}, row {row}: what it refers to in {parent} is not there"
+
+
+def _documents(index: Index) -> Iterator[str]:
+    chunked = {chunk.document_id for chunk in index.chunks}
+    for document in index.documents:
+        if hashlib.sha256(document.text.encode("utf-8")).hexdigest() != document.id:
+            yield f"Document {document.sources[0]}: its text is not the one its id was made of"
+        if document.id not in chunked and document.text.strip():
+            yield f"Document {document.sources[0]} has no chunks"
+
+
+def _spans(index: Index) -> Iterator[str]:
+    lengths = {document.id: len(document.text) for document in index.documents}
+    for chunk in index.chunks:
+        if not 0 <= chunk.start < chunk.end <= lengths[chunk.document_id]:
+            yield f"Chunk {chunk.id}: its span {chunk.start}-{chunk.end} is not within its document"
+    for one, other in pairwise(index.chunks):
+        if one.document_id == other.document_id:
+            if other.ordinal != one.ordinal + 1 or other.start < one.start or other.end <= one.end:
+                yield f"Chunks {one.id} and {other.id} are not in order"
+            text = next(d.text for d in index.documents if d.id == one.document_id) if other.start > one.end else ""
+            if text[one.end : other.start].strip():
+                yield f"Between chunks {one.id} and {other.id} there is text in neither"
+
+
+def _mentions(index: Index) -> Iterator[str]:
+    chunks = {chunk.id: chunk for chunk in index.chunks}
+    for node in index.graph.nodes:
+        if normalize_name(node.name) != node.key:
+            yield f"Entity {node.id}: its name {node.name!r} does not belong to its key {node.key!r}"
+        for mention in node.mentions:
+            chunk = chunks[mention.chunk_id]
+            if not chunk.start <= mention.start < mention.end <= chunk.end:
+                yield f"Entity {node.id}: a mention at {mention.start}-{mention.end} is not within chunk {chunk.id}"
+
+
+def _graph(index: Index) -> Iterator[str]:
+    degrees = Counter(end for edge in index.graph.edges for end in (edge.source, edge.target))
+    for node in index.graph.nodes:
+        if node.degree != degrees[node.id]:
+            yield f"Entity {node.id} has degree {node.degree} and {degrees[node.id]} relationships"
+        if not node.chunk_ids:
+            yield f"Entity {node.id} is in no chunk"
+    for edge in index.graph.edges:
+        if not edge.chunk_ids or edge.weight < len(edge.chunk_ids):
+            yield f"Relationship {edge.id}: weight {edge.weight} in {len(edge.chunk_ids)} chunks"
+
+
+def _partitions(index: Index) -> Iterator[str]:
+    nodes = {node.id for node in index.graph.nodes}
+    if nodes and not index.hierarchy.levels:
+        yield "There are entities and no communities"
+    for k, level in enumerate(index.hierarchy.levels):
+        counted = Counter(id_ for community in level for id_ in community.node_ids)
+        for id_ in sorted(nodes - set(counted)):
+            yield f"Entity {id_} is in no community of level C{k}"
+        for id_, times in counted.items():
+            if times > 1:
+                yield f"Entity {id_} is in {times} communities of level C{k}"
+
+
+def _nesting(index: Index) -> Iterator[str]:
+    for above, level in pairwise(index.hierarchy.levels):
+        parents = {community.id: set(community.node_ids) for community in above}
+        for community in level:
+            if not set(community.node_ids) <= parents.get(community.parent, set()):
+                yield f"Community {community.id} of level C{community.level} is not within its parent"
+    for community in index.hierarchy.levels[0] if index.hierarchy.levels else ():
+        if community.parent:
+            yield f"Community {community.id} of level C0 has a parent"
+
+
+def _reports(index: Index) -> Iterator[str]:
+    graph = index.graph
+    known = {thing.id for things in (graph.nodes, graph.edges, graph.claims) for thing in things}
+    known |= {community.id for level in index.hierarchy.levels for community in level}
+    for report in index.reports.values():
+        for finding in report.findings:
+            for record in finding.records:
+                if record not in known:
+                    yield f"The report of community {report.community_id} rests on {record}, which is not there"
+
+
+_CHECKS: tuple[Callable[[Index], Iterator[str]], ...] = (
+    _documents, _spans, _mentions, _graph, _partitions, _nesting, _reports,
+)  # fmt: skip
+
+
+def _vectors(store: Store, _index: Index) -> Iterator[str]:
+    for (model,) in store.rows("SELECT DISTINCT model FROM vectors"):
+        vectors = tables.load_vectors(store, model)
+        if len({len(vector) for vector in vectors.values()}) > 1:
+            yield f"Vectors of embedder {model} differ in length"
+        elif not all(np.isfinite(vector).all() for vector in vectors.values()):
+            yield f"Vectors of embedder {model} hold numbers that are none"
+
+
+def _units(store: Store, index: Index) -> Iterator[str]:
+    for (key,) in store.rows("SELECT key FROM units WHERE NOT json_valid(value) LIMIT ?", MOST):
+        yield f"Unit {key}: its value is not JSON"
+    chunks = {chunk.id for chunk in index.chunks}
+    seen = store.rows(
+        "SELECT key, chunk_id FROM units JOIN unit_chunks USING (key) WHERE purpose = 'index' AND model = ?",
+        store.get("model"),
+    )
+    # A run that has not ended has units of chunks that are not shown yet.
+    finished = store.scalar("SELECT finished FROM runs WHERE kind = 'index' ORDER BY id DESC LIMIT 1")
+    for key, chunk in seen if finished else ():
+        if chunk not in chunks:
+            yield f"Unit {key} has seen chunk {chunk}, which is not there"
+
+
+def _answers(store: Store, index: Index) -> Iterator[str]:
+    lengths = {document.id: len(document.text) for document in index.documents}
+    chunks = {chunk.id for chunk in index.chunks}
+    communities = {community.id for level in index.hierarchy.levels for community in level}
+    for id_, state, text in store.rows("SELECT id, state, answer FROM answers ORDER BY id"):
+        answer = adapter(Answer).validate_json(text)
+        for citation in answer.citations:
+            for source in citation.sources:
+                if not 0 <= source.start < source.end <= lengths.get(source.document_id, 0):
+                    yield f"Answer {id_}, citation [{citation.number}]: span {source} is not within a document"
+            # An answer keeps what it cited when the index moves on; only the documents' spans must stay.
+            here = chunks if citation.kind == "chunk" else communities
+            if state == index.state and citation.id not in here:
+                yield f"Answer {id_}, citation [{citation.number}]: {citation.kind} {citation.id} is not there"
