@@ -37,8 +37,8 @@ class Citation:
 class Answer:
     """An answer, its evidence, and the record of how it came about.
 
-    `method` "global", "ts" or "ss"; `level` None where there is none. `record` is JSON-able: seed, level, report or chunk ids
-    per batch, model identity, every map output with its score, what reduce took, what it dropped and why.
+    `method` "global", "ts" or "ss"; `level` None where there is none. `record` is JSON-able: seed, level, report or
+    chunk ids per batch, model identity, every map output with its score, what reduce took, what it dropped and why.
     """
 
     question: str

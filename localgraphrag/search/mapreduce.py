@@ -1,0 +1,247 @@
+"""Map-reduce over passages: reports of one level (global) or chunks (TS). Paper 3.1.6."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from localgraphrag.config import Settings
+from localgraphrag.errors import ContextError, ModelError
+from localgraphrag.llm.types import Message, Request, Usage
+from localgraphrag.llm.units import Outcome, Runner, run_all
+from localgraphrag.prompts import Prompts
+from localgraphrag.search.answer import Answer
+from localgraphrag.search.passages import Passage, pack, room_for, shuffle
+from localgraphrag.search.reply import (
+    Mapped,
+    Written,
+    answer_output,
+    as_record,
+    map_output,
+    one_turn,
+    read_answer,
+    read_map,
+    render,
+    same,
+)
+from localgraphrag.search.sources import Provenance
+
+Batch = tuple[Passage, ...]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A point with where it came from: batch and position count from 1."""
+
+    batch: int
+    position: int
+    score: int
+    text: str
+    passages: tuple[Passage, ...]
+
+    def record(self, **more: Any) -> dict[str, Any]:
+        """JSON-able, with whatever else is to be said about it."""
+        where = {"batch": self.batch, "point": self.position, "score": self.score}
+        return {**where, "text": self.text, "ids": _ids(self.passages), **more}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the reduce call reads, best first, and what it does not, each with the reason."""
+
+    taken: tuple[Candidate, ...]
+    dropped: tuple[tuple[Candidate, str], ...]
+
+
+@dataclass(frozen=True)
+class MapReduce:
+    """One way to answer: settings, prompts and a model, put to a question at a time.
+
+    `level` is None for chunks. `unit` is what the passages are called: "reports at level C0", "chunks".
+    """
+
+    method: Literal["global", "ts"]
+    level: int | None
+    unit: str
+    seed: int
+    settings: Settings
+    prompts: Prompts
+    runner: Runner
+    provenance: Provenance
+
+    def answer(self, question: str, passages: Sequence[Passage], missing: Sequence[str] = ()) -> Answer:
+        """Answer from all the passages.
+
+        Parameters
+        ----------
+        question : not empty.
+        passages : whole reports or chunks, in any order.
+        missing : ids of reports that should be there and are not; they go into the record.
+
+        Raises
+        ------
+        ContextError
+            The question leaves no room for passages or points.
+        ModelError
+            Every map call failed, or the reduce call did. What was mapped is the runner's to keep.
+        """
+        batches = self.batches(question, passages)
+        outcomes = self.map(question, batches)
+        chosen = self.choose(question, _candidates(batches, outcomes))
+        usage = sum((outcome.usage for outcome in outcomes), Usage())
+        record = {
+            **self._head(missing),
+            "batches": [_batch_record(b, o) for b, o in zip(batches, outcomes, strict=True)],
+            "split": _pieces(batches),
+            "taken": [c.record(number=number) for number, c in enumerate(chosen.taken, 1)],
+            "dropped": [c.record(reason=reason) for c, reason in chosen.dropped],
+            "cached_calls": sum(outcome.cached for outcome in outcomes),
+        }
+        if not chosen.taken:
+            text = self._nothing(passages, outcomes)
+            return Answer(question, self.method, self.level, text, (), usage, {**record, "usage": as_record(usage)})
+        reduced = self.reduce(question, chosen.taken)
+        assert reduced.value is not None
+        usage += reduced.usage
+        text, citations = render(reduced.value, lambda label: chosen.taken[label - 1].passages, self.provenance)
+        record["cached_calls"] += reduced.cached
+        record |= {"reply": as_record(reduced.value), "usage": as_record(usage)}
+        return Answer(question, self.method, self.level, text, citations, usage, record)
+
+    def batches(self, question: str, passages: Sequence[Passage]) -> list[Batch]:
+        """Shuffle the passages and pack them into what one map call each reads."""
+
+        def measure(batch: Sequence[Passage]) -> int:
+            return self.runner.engine.prompt_tokens(self._map_request(question, batch))
+
+        room = self._room(question, self.settings.map_budget, measure(()), self.settings.map_tokens)
+        return pack(shuffle(passages, self.seed, self.level), measure, room)
+
+    def map(self, question: str, batches: Sequence[Batch]) -> list[Outcome[Mapped]]:
+        """Ask every batch what it contributes, as one run of the model. Raises ModelError when all of them fail."""
+        units = []
+        for number, batch in enumerate(batches, 1):
+            name, request = self._name(f"batch {number} of {len(batches)}"), self._map_request(question, batch)
+            units.append(one_turn("map", name, request, read_map, Mapped, batch))
+        outcomes = list(run_all(self.runner, units).values())
+        if outcomes and not any(outcome.ok for outcome in outcomes):
+            raise ModelError(
+                f"All {len(outcomes)} calls over {self.unit} failed, the first with: {outcomes[0].error}. "
+                "Nothing was answered. See `localgraphrag doctor` for the model, and ask again."
+            )
+        return outcomes
+
+    def choose(self, question: str, candidates: Sequence[Candidate]) -> Chosen:
+        """Points by score, best first (ties: batch, then position), until one does not fit the reduce budget.
+
+        Points that score 0 and points near-identical to a better one are left out before that; a repeated point
+        lends its passages to the one that stays.
+        """
+
+        def measure(points: Sequence[Candidate]) -> int:
+            return self.runner.engine.prompt_tokens(self._reduce_request(question, points))
+
+        base = measure(())
+        room = self._room(question, self.settings.reduce_budget, base, self.settings.answer_tokens)
+        taken: list[Candidate] = []
+        dropped: list[tuple[Candidate, str]] = []
+        full = False
+        for point in sorted(candidates, key=lambda c: (-c.score, c.batch, c.position)):
+            if point.score <= 0:
+                dropped.append((point, "scored 0"))
+            elif full:
+                dropped.append((point, "comes after the first that did not fit"))
+            elif (twin := next((i for i, kept in enumerate(taken) if same(point.text, kept.text)), None)) is not None:
+                taken[twin] = replace(taken[twin], passages=(*taken[twin].passages, *point.passages))
+                dropped.append((point, f"repeats point {twin + 1}"))
+            elif measure([*taken, point]) - base <= room:
+                taken.append(point)
+            else:
+                full = True
+                dropped.append((point, f"does not fit the reduce budget of {room} tokens"))
+        if full and not taken:
+            raise ContextError(
+                f"Not even the best point fits the {room} tokens that the reduce call may read. Raise `reduce_budget` "
+                "or `context_window`, or ask a shorter question."
+            )
+        return Chosen(tuple(taken), tuple(dropped))
+
+    def reduce(self, question: str, points: Sequence[Candidate]) -> Outcome[Written]:
+        """Write the answer from the points, in one call. Raises ModelError when it fails."""
+        request = self._reduce_request(question, points)
+        shown = [passage for point in points for passage in point.passages]
+        unit = one_turn("reduce", self._name("answer"), request, read_answer, Written, shown)
+        outcome = run_all(self.runner, [unit])[unit.name]
+        if not outcome.ok:
+            raise ModelError(f"The answer could not be written from {len(points)} points: {outcome.error}. Ask again.")
+        return outcome
+
+    def _map_request(self, question: str, batch: Sequence[Passage]) -> Request:
+        prefix = (Message("system", self.prompts.render("map_system")),)
+        prompt = self.prompts.render("map", passages=list(batch), question=question)
+        return Request(prompt, map_output(max(len(batch), 1)), prefix, max_tokens=self.settings.map_tokens)
+
+    def _reduce_request(self, question: str, points: Sequence[Candidate]) -> Request:
+        prefix = (Message("system", self.prompts.render("reduce_system")),)
+        prompt = self.prompts.render("reduce", points=[point.text for point in points], question=question)
+        output = answer_output(max(len(points), 1), may_be_empty=False)
+        return Request(prompt, output, prefix, max_tokens=self.settings.answer_tokens)
+
+    def _room(self, question: str, budget: int, overhead: int, reserve: int) -> int:
+        context = context_of(self.settings, self.runner)
+        return room_for(budget, overhead=overhead, reserve=reserve, context=context, question=question)
+
+    def _name(self, what: str) -> str:
+        return f"{'TS' if self.level is None else f'C{self.level}'} {what}"
+
+    def _head(self, missing: Sequence[str]) -> dict[str, Any]:
+        chosen = ("map_budget", "map_tokens", "reduce_budget", "answer_tokens")
+        budgets = {name: getattr(self.settings, name) for name in chosen}
+        budgets["context"] = context_of(self.settings, self.runner)
+        head = {"method": self.method, "level": self.level, "seed": self.seed, "model": self.runner.engine.identity}
+        return {**head, "budgets": budgets, "missing": list(missing)}
+
+    def _nothing(self, passages: Sequence[Passage], outcomes: Sequence[Outcome[Mapped]]) -> str:
+        if not passages:
+            return f"There are no {self.unit}, so there is nothing to answer from. No model was called."
+        failed = sum(not outcome.ok for outcome in outcomes)
+        also = f" {failed} of {len(outcomes)} batches could not be read." if failed else ""
+        return (
+            f"None of the {len(passages)} {self.unit} helps to answer this question: "
+            f"{len(outcomes) - failed} of {len(outcomes)} batches were read and scored 0.{also}"
+        )
+
+
+def context_of(settings: Settings, runner: Runner) -> int:
+    """Tokens of prompt and output together: what the settings allow and the model can."""
+    return min(settings.context_window, runner.engine.context_tokens)
+
+
+def _candidates(batches: Sequence[Batch], outcomes: Sequence[Outcome[Mapped]]) -> list[Candidate]:
+    """All points of all batches; those of a batch that scored 0 score 0."""
+    found = []
+    for number, (batch, outcome) in enumerate(zip(batches, outcomes, strict=True), 1):
+        reply = outcome.value or Mapped(0, ())
+        for position, point in enumerate(reply.points, 1):
+            passages = tuple(batch[label - 1] for label in point.sources)
+            found.append(Candidate(number, position, point.score if reply.score > 0 else 0, point.text, passages))
+    return found
+
+
+def _batch_record(batch: Batch, outcome: Outcome[Mapped]) -> dict[str, Any]:
+    reply = outcome.value
+    points = [{**as_record(p), "sources": [batch[s - 1].id for s in p.sources]} for p in reply.points] if reply else []
+    return {"ids": _ids(batch), "score": reply.score if reply else None, "points": points, "error": outcome.error}
+
+
+def _pieces(batches: Sequence[Batch]) -> dict[str, int]:
+    """Passages that were larger than a batch, and into how many pieces each was cut."""
+    pieces: dict[str, int] = {}
+    for passage in (passage for batch in batches for passage in batch if passage.part):
+        pieces[passage.id] = max(pieces.get(passage.id, 0), passage.part)
+    return pieces
+
+
+def _ids(passages: Sequence[Passage]) -> list[str]:
+    return list(dict.fromkeys(passage.id for passage in passages))

@@ -1,0 +1,59 @@
+"""What is asked, and the conditions under which it can be answered (paper 4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from localgraphrag.errors import ConfigError
+
+Method = Literal["global", "ts", "ss"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A way to answer, by the paper's name for it."""
+
+    name: str
+    method: Method
+    level: int | None
+    about: str
+
+
+CONDITIONS = MappingProxyType({
+    condition.name: condition
+    for condition in (
+        Condition("C0", "global", 0, "map-reduce over the reports of the root communities"),
+        Condition("C1", "global", 1, "map-reduce over the reports one level down"),
+        Condition("C2", "global", 2, "map-reduce over the reports two levels down"),
+        Condition("C3", "global", 3, "map-reduce over the reports of the finest communities"),
+        Condition("TS", "ts", None, "map-reduce over the chunks themselves"),
+        Condition("SS", "ss", None, "one call over the chunks nearest to the question"),
+    )
+})
+"""The paper's six conditions by name, in its order."""
+
+
+def condition(name: str) -> Condition:
+    """The condition of that name, in any case. Raises ConfigError that lists the names.
+
+    >>> condition("ts").method, condition("c1").level
+    ('ts', 1)
+    """
+    known = CONDITIONS.get(name.strip().upper())
+    if known is None:
+        raise ConfigError(f"There is no condition {name!r}. Conditions: {', '.join(CONDITIONS)}.")
+    return known
+
+
+def check_question(question: str) -> str:
+    """The question without surrounding space and without bytes that are no text.
+
+    Raises ConfigError when nothing is left.
+    """
+    # Arguments of a command line can hold lone surrogates, which no tokenizer takes.
+    asked = question.encode("utf-8", "replace").decode("utf-8").strip()
+    if not asked:
+        raise ConfigError("The question is empty. Ask in words, for example: What are the main themes?")
+    return asked

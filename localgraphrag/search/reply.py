@@ -1,0 +1,176 @@
+"""What a model may reply to a search prompt, and how its answer becomes text with marks that hold.
+
+Citations are labels that the grammar lists, and the words themselves cannot contain square brackets; so every mark
+`[n]` in a finished text was put there by `render` and points to something the model was shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from localgraphrag.llm.output import object_schema, schema
+from localgraphrag.llm.types import Completion, Request
+from localgraphrag.llm.units import Conversation, Unit
+from localgraphrag.search.answer import Citation
+from localgraphrag.search.passages import Passage
+from localgraphrag.search.sources import Provenance
+
+T = TypeVar("T")
+
+MAX_POINTS = 5
+MAX_PARAGRAPHS = 6
+SAME = 92  # of 100; above it two texts say the same in other punctuation or word endings
+
+
+@dataclass(frozen=True)
+class Point:
+    """One thing that a batch contributes. `sources`: labels of the batch's passages, from 1; `score` 0-100."""
+
+    text: str
+    score: int
+    sources: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A batch's reply. `score` 0-100: how much the batch helps, the paper's helpfulness."""
+
+    score: int
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A stretch of the answer and the labels, from 1, of the points or passages it rests on."""
+
+    text: str
+    cites: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A written answer."""
+
+    paragraphs: tuple[Paragraph, ...]
+
+
+def _words(longest: int) -> dict[str, Any]:
+    """A line of text without square brackets, which are kept for marks."""
+    return {"type": "string", "pattern": rf"^[^\[\] \n\t][^\[\]\n]{{0,{longest - 1}}}$"}
+
+
+def _labels(count: int, most: int) -> dict[str, Any]:
+    return {"type": "array", "minItems": 1, "maxItems": most, "items": {"enum": list(range(1, count + 1))}}
+
+
+@lru_cache(maxsize=512)  # Outlines checks every schema it is given, which takes longer than counting tokens
+def map_output(passages: int) -> Any:
+    """Outlines type of a map reply over so many passages: either score 0 and no point, or both."""
+    from outlines.types import JsonSchema
+
+    score = {"type": "integer", "minimum": 1, "maximum": 100}
+    point = object_schema({"sources": _labels(passages, 3), "text": _words(300), "score": score})
+    points = {"type": "array", "minItems": 1, "maxItems": MAX_POINTS, "items": point}
+    useless = object_schema({"score": {"const": 0}, "points": {"type": "array", "maxItems": 0}})
+    return JsonSchema({"anyOf": [useless, object_schema({"score": score, "points": points})]})
+
+
+@lru_cache(maxsize=512)
+def answer_output(labels: int, *, may_be_empty: bool) -> Any:
+    """Outlines type of an answer citing labels 1 to `labels`; empty means that the passages hold no answer."""
+    paragraph = object_schema({"cites": _labels(labels, 4), "text": _words(500)})
+    least = 0 if may_be_empty else 1
+    return schema({"answer": {"type": "array", "minItems": least, "maxItems": MAX_PARAGRAPHS, "items": paragraph}})
+
+
+def read_map(text: str) -> Mapped:
+    """The reply to a map prompt.
+
+    >>> read_map('{"score":80,"points":[{"sources":[2,2],"text":"It floods.","score":90}]}')
+    Mapped(score=80, points=(Point(text='It floods.', score=90, sources=(2,)),))
+    """
+    reply = json.loads(text)
+    return Mapped(
+        reply["score"],
+        tuple(Point(p["text"].strip(), p["score"], tuple(dict.fromkeys(p["sources"]))) for p in reply["points"]),
+    )
+
+
+def read_answer(text: str) -> Written:
+    """The reply to a reduce or answer prompt."""
+    reply = json.loads(text)
+    return Written(tuple(Paragraph(p["text"].strip(), tuple(dict.fromkeys(p["cites"]))) for p in reply["answer"]))
+
+
+def one_turn(
+    stage: str, name: str, request: Request, read: Callable[[str], T], result: type[T], passages: Sequence[Passage]
+) -> Unit[T]:
+    """A unit of one request and its reply. Its key holds all that the model is given and may say."""
+
+    def ask() -> Conversation[T]:
+        completion: Completion = yield request
+        return read(completion.text)
+
+    shown = (*(message.content for message in request.prefix), request.prompt, request.output.schema)
+    sampling = (str(request.max_tokens), str(request.seed), str(request.temperature))
+    chunks = tuple(dict.fromkeys(chunk_id for passage in passages for chunk_id in passage.chunk_ids))
+    return Unit(stage, 1, name, (*shown, *sampling), result, ask, chunks)
+
+
+def same(text: str, other: str) -> bool:
+    """Whether two texts are near-identical. Those that differ in a figure never are.
+
+    >>> same("The dam was built in 1912.", "the dam was built in 1912"), same("Built in 1912.", "Built in 1913.")
+    (True, False)
+    """
+    from rapidfuzz import fuzz, utils
+
+    left, right = utils.default_process(text), utils.default_process(other)
+    figures = [[c for c in side if c.isdigit()] for side in (left, right)]
+    return figures[0] == figures[1] and fuzz.ratio(left, right) >= SAME
+
+
+def render(
+    written: Written, shown: Callable[[int], Sequence[Passage]], provenance: Provenance
+) -> tuple[str, tuple[Citation, ...]]:
+    """The answer's text with its marks, and the citation behind each.
+
+    Parameters
+    ----------
+    written : the model's reply; a paragraph near-identical to an earlier one is left out.
+    shown : the passages behind a label.
+    provenance : resolves them to the documents.
+
+    Marks count the reports or chunks cited, in the order in which they are first cited.
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    cited: list[Passage] = []
+    said: list[str] = []
+    lines: list[str] = []
+    for paragraph in written.paragraphs:
+        if any(same(paragraph.text, earlier) for earlier in said):
+            continue
+        said.append(paragraph.text)
+        marks: dict[int, None] = {}
+        for passage in (passage for label in paragraph.cites for passage in shown(label)):
+            if (passage.kind, passage.id) not in numbers:
+                numbers[passage.kind, passage.id] = len(numbers) + 1
+                cited.append(passage)
+            marks[numbers[passage.kind, passage.id]] = None
+        lines.append(f"{paragraph.text} {''.join(f'[{number}]' for number in sorted(marks))}")
+    citations = tuple(_citation(number, passage, provenance) for number, passage in enumerate(cited, 1))
+    return "\n\n".join(lines), citations
+
+
+def _citation(number: int, passage: Passage, provenance: Provenance) -> Citation:
+    found = provenance.of_report(passage.id) if passage.kind == "report" else provenance.of_chunk(passage.id)
+    return Citation(number, passage.kind, passage.id, passage.title, found.records, found.sources)
+
+
+def as_record(value: Any) -> dict[str, Any]:
+    """A dataclass as JSON-able values."""
+    return dict(json.loads(json.dumps(asdict(value))))

@@ -1,0 +1,139 @@
+"""SS, vector search: one call over the chunks nearest to the question (paper 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localgraphrag.chunks import Chunk
+from localgraphrag.config import Settings
+from localgraphrag.embed import Embedder
+from localgraphrag.errors import ConfigError, ModelError
+from localgraphrag.llm.types import Message, Request, Usage
+from localgraphrag.llm.units import Runner, run_all
+from localgraphrag.prompts import Prompts
+from localgraphrag.search.answer import Answer
+from localgraphrag.search.mapreduce import context_of
+from localgraphrag.search.passages import Passage, chunk_passage, room_for, split
+from localgraphrag.search.question import check_question
+from localgraphrag.search.reply import Written, answer_output, as_record, one_turn, read_answer, render
+from localgraphrag.search.text import chunk_provenance
+
+Vectors = tuple[Sequence[str], NDArray[np.float32]]
+"""Chunk ids, and their vectors as the rows of a float32 matrix, L2-normalised."""
+
+
+def vector_search(
+    question: str,
+    *,
+    chunks: Iterable[Chunk],
+    vectors: Vectors,
+    embedder: Embedder,
+    settings: Settings,
+    prompts: Prompts,
+    runner: Runner,
+) -> Answer:
+    """Answer from the chunks nearest to the question by cosine, as many as fit `context_window`.
+
+    Parameters
+    ----------
+    question : in any language the embedder knows.
+    chunks : of the index.
+    vectors : ids and matrix of shape (n, d) made by the same `embedder`. A chunk without a vector cannot be found; the
+        record names it.
+
+    Returns
+    -------
+    Answer
+        Citations are chunks. Where they hold no answer, the text says so.
+
+    Raises
+    ------
+    ConfigError
+        Empty question, or vectors of another embedder's dimensions.
+    ContextError
+        The question leaves no room for chunks.
+    ModelError
+        The call failed.
+    """
+    asked = check_question(question)
+    given = {chunk.id: chunk for chunk in chunks}
+    order = nearest(asked, vectors, embedder)
+    known = [(chunk_id, score) for chunk_id, score in order if chunk_id in given]
+    ranked = {chunk_id: score for chunk_id, score in known}
+    search = _VectorSearch(asked, settings, prompts, runner)
+    passages, room = search.fill([chunk_passage(given[chunk_id]) for chunk_id, _ in known])
+    record: dict[str, Any] = {
+        "method": "ss", "level": None, "seed": None, "model": runner.engine.identity, "embedder": embedder.identity,
+        "budgets": {"context": context_of(settings, runner), "answer_tokens": settings.answer_tokens, "room": room},
+        "batches": [{"ids": list(dict.fromkeys(passage.id for passage in passages))}],
+        "similarity": {passage.id: round(ranked[passage.id], 6) for passage in passages},
+        "split": {passage.id: passage.part for passage in passages if passage.part},
+        "missing": [chunk_id for chunk_id in given if chunk_id not in ranked],
+        "dropped": {"count": len(known) - len({passage.id for passage in passages}), "reason": "the context is full"},
+    }
+    if not passages:
+        text = "There are no chunks with vectors, so there is nothing to answer from. No model was called."
+        return Answer(asked, "ss", None, text, (), Usage(), {**record, "cached_calls": 0, "usage": as_record(Usage())})
+    unit = one_turn("answer", "SS answer", search.request(passages), read_answer, Written, passages)
+    outcome = run_all(runner, [unit])[unit.name]
+    if outcome.value is None:
+        raise ModelError(f"The answer could not be written from {len(passages)} chunks: {outcome.error}. Ask again.")
+    text, citations = render(outcome.value, lambda label: (passages[label - 1],), chunk_provenance(given.values()))
+    text = text or f"The {len(passages)} chunks nearest to the question, of {len(given)}, hold no answer to it."
+    reply = {"reply": as_record(outcome.value), "cached_calls": int(outcome.cached), "usage": as_record(outcome.usage)}
+    return Answer(asked, "ss", None, text, citations, outcome.usage, {**record, **reply})
+
+
+def nearest(question: str, vectors: Vectors, embedder: Embedder) -> list[tuple[str, float]]:
+    """Chunk ids with their cosine to the question, nearest first (ties: in the order given).
+
+    Raises ConfigError when the vectors are not the embedder's.
+    """
+    ids, matrix = vectors
+    if not len(ids):
+        return []
+    if matrix.shape != (len(ids), embedder.dimensions):
+        raise ConfigError(
+            f"The index holds vectors of shape {matrix.shape} for {len(ids)} chunks; the embedder "
+            f"'{embedder.identity}' makes {embedder.dimensions} numbers per text. Run `localgraphrag index` again with "
+            "this embedder, or set `embedder` to the one the index was made with."
+        )
+    cosines = matrix @ embedder.embed([question])[0]
+    return [(ids[row], float(cosines[row])) for row in np.argsort(-cosines, kind="stable")]
+
+
+class _VectorSearch:
+    """The one call: what it shows and how much of it fits."""
+
+    def __init__(self, question: str, settings: Settings, prompts: Prompts, runner: Runner) -> None:
+        self.question, self.settings, self.prompts, self.runner = question, settings, prompts, runner
+
+    def request(self, passages: Sequence[Passage]) -> Request:
+        prefix = (Message("system", self.prompts.render("answer_system")),)
+        prompt = self.prompts.render("answer", passages=list(passages), question=self.question)
+        output = answer_output(max(len(passages), 1), may_be_empty=True)
+        return Request(prompt, output, prefix, max_tokens=self.settings.answer_tokens)
+
+    def measure(self, passages: Sequence[Passage]) -> int:
+        return self.runner.engine.prompt_tokens(self.request(passages))
+
+    def fill(self, passages: Sequence[Passage]) -> tuple[list[Passage], int]:
+        """The leading passages that fit, and the tokens there were for them.
+
+        The first is shown in pieces, as many as fit, if it is larger than the room.
+        """
+        context = context_of(self.settings, self.runner)
+        base = self.measure(())
+        reserve = self.settings.answer_tokens
+        room = room_for(context, overhead=base, reserve=reserve, context=context, question=self.question)
+        pieces = split(passages[0], lambda p: self.measure((p,)) - base <= room) if passages else []
+        taken: list[Passage] = []
+        for passage in (*pieces, *passages[1:]):
+            if self.measure([*taken, passage]) - base > room:
+                break
+            taken.append(passage)
+        return taken, room
