@@ -161,10 +161,10 @@ def _leiden(size: int, links: Links, seed: int) -> Labels:
     if not len(links.weights):
         return np.arange(size)
     ends = np.column_stack((links.sources, links.targets))
-    found = leidenalg.find_partition(
-        igraph.Graph(size, ends), leidenalg.ModularityVertexPartition, weights=links.weights.tolist(), seed=seed
-    )
+    graph, weights = igraph.Graph(size, ends), links.weights.tolist()
+    found = leidenalg.find_partition(graph, leidenalg.ModularityVertexPartition, weights=weights, seed=seed)
     labels = np.asarray(found.membership)
+    del graph, weights, found  # of a large corpus, a gigabyte
     # Leiden promises connected communities once it has converged; after two iterations this makes sure.
     kept = ends[labels[links.sources] == labels[links.targets]]
     return np.asarray(igraph.Graph(size, kept).connected_components().membership)

@@ -208,6 +208,7 @@ def build_graph(chunks: Sequence[Chunk], extractions: Mapping[str, Extraction]) 
         if chunk.id in extractions:
             found.add(chunk, extractions[chunk.id])
     edges = tuple(sorted((_edge(pair, times) for pair, times in found.relationships.items()), key=lambda e: e.id))
+    found.relationships.clear()  # of a large corpus, hundreds of megabytes
     degrees = Counter(end for edge in edges for end in (edge.source, edge.target))
     mentions = _mentions(ordered, found.entities)
     nodes = (_node(key, times, mentions[key], degrees[_node_id(key)]) for key, times in found.entities.items())
@@ -294,7 +295,7 @@ def _mentions(
         surfaces[key] = tuple(dict.fromkeys(_surface(entity.name) for _, entity in times))
         for chunk, entity in times:
             named[chunk.id].setdefault(key, entity)
-    found: dict[str, dict[tuple[str, int, int], Mention]] = {key: {} for key in entities}
+    found: dict[str, list[Mention]] = {key: [] for key in entities}
     for position, chunk in enumerate(ordered):
         if chunk.id not in named:
             continue
@@ -304,9 +305,17 @@ def _mentions(
         for key, entity in named[chunk.id].items():
             spans = sorted({span for name in surfaces[key] for span in text.find(name)})
             for first, last in spans or _extracted_span(chunk, entity):
-                start, end = chunk.start + first, chunk.start + last
-                found[key].setdefault((chunk.document_id, start, end), Mention(chunk.id, start, end))
-    return {key: tuple(mentions.values()) for key, mentions in found.items()}
+                found[key].append(Mention(chunk.id, chunk.start + first, chunk.start + last))
+    documents = {chunk.id: chunk.document_id for chunk in ordered}
+    return {key: _each_span_once(mentions, documents) for key, mentions in found.items()}
+
+
+def _each_span_once(mentions: list[Mention], documents: Mapping[str, str]) -> tuple[Mention, ...]:
+    """Without what an overlapping chunk saw again."""
+    first: dict[tuple[str, int, int], Mention] = {}
+    for mention in mentions:
+        first.setdefault((documents[mention.chunk_id], mention.start, mention.end), mention)
+    return tuple(first.values())
 
 
 def _extracted_span(chunk: Chunk, entity: Entity) -> list[tuple[int, int]]:
