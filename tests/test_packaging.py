@@ -42,7 +42,8 @@ def test_the_licence_is_whole():
 
 def test_the_package_carries_its_data():
     root = REPO / "localgraphrag"
-    carried = {path for pattern in PYPROJECT["tool"]["setuptools"]["package-data"]["localgraphrag"] for path in root.glob(pattern)}
+    patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["localgraphrag"]
+    carried = {path for pattern in patterns for path in root.glob(pattern)}
     for name in ("py.typed", "llm/catalog.toml", "demo/facts.toml", "demo/corpus/council-minutes-2023-05-09.txt"):
         assert root / name in carried
     assert set(root.rglob("*.j2")) <= carried
@@ -67,6 +68,13 @@ def test_setup_needs_no_third_party_package():
         cwd=REPO, check=False,
     )  # fmt: skip
     assert done.returncode == 0
+
+
+def test_the_readme_names_every_file_of_the_package():
+    tree = (REPO / "README.md").read_text(encoding="utf-8").split("```\nlocalgraphrag/\n")[1].split("```")[0]
+    named = {line.split()[0].rstrip("/") for line in tree.splitlines() if line.startswith("  ")}
+    there = {p.name for p in (REPO / "localgraphrag").iterdir() if p.suffix == ".py" or p.is_dir()}
+    assert there - {"__init__.py", "__main__.py", "__pycache__"} == named
 
 
 # The walls around the tests

@@ -1,0 +1,5 @@
+"""`python -m localgraphrag` is `localgraphrag`."""
+
+from localgraphrag.cli import main
+
+main()

