@@ -317,6 +317,8 @@ def test_encodings(language):
 def test_broken_utf8_is_still_utf8():
     text = SAMPLES["ru"] * 3
     assert decode(text.encode()[:-3]) == text[:-3] + "\ufffd"
+    assert decode("hi there".encode("utf-16")[:-1]) == "hi ther\ufffd"
+    assert decode(("IT WAS LATE and cold.\x85" * 3).encode("cp500")) == "IT WAS LATE and cold.\n" * 3
     assert decode("one © sign in 1990".encode("latin-1")) == "one © sign in 1990"
 
 
@@ -370,6 +372,11 @@ def test_html_that_misstates_its_charset(encoding, declared):
     assert read_html(page.encode(encoding))[0] == " ".join((SAMPLES["ar"] * 4).split("\n")).strip() + "\n"
 
 
+def test_html_table_cells_that_hold_blocks():
+    cells = "<table><tr><th>Born<td><p>1 May</p><p>London</p><td><tr><td></td><td><div>x</div></td></tr></table>after"
+    assert read_html(cells.encode())[0] == "Born | 1 May\n\nLondon |\n| x\n\nafter\n"
+
+
 def test_html_declared_charset_is_used_where_bytes_allow_several():
     page = "<!--{}--><meta charset=koi8-u><p>{}".format("x" * 9000, "Її")
     assert read_html(page.encode("koi8-u"))[0] == "Її\n"
@@ -388,6 +395,12 @@ def test_html_declared_charset_is_used_where_bytes_allow_several():
 )
 def test_malformed_html(page):
     assert "text" in read_html(page.encode())[0]
+
+
+def test_no_html_takes_square_time():
+    for part in ("<!--", "<script ", "<meta ", "<p>" + " " * 9, "<i> </i>", "<td>", "\t"):
+        page = "<p>text</p><pre>" + part * (60_000 // len(part)) + "</pre>"
+        assert "text" in read_html(page.encode())[0]
 
 
 # docx

@@ -17,7 +17,7 @@ from localgraphrag.readers.text import clean
 PAGE_SECONDS = 60.0
 """A page that takes longer ends the reading of its file. Ordinary pages take milliseconds."""
 
-_HYPHEN = re.compile(r"(\w+)[-\u2010]\n{1,2}(\w+)")
+_HYPHEN = re.compile(r"\b(\w+)[-\u2010]\n{1,2}(\w+)")
 _HIDDEN_HYPHEN = re.compile(r"\u00ad\n?")
 
 
@@ -48,10 +48,10 @@ def join_pages(pages: list[str]) -> str:
     >>> join_pages(["a well-known exam-\nple of well-\nknown ways"])
     'a well-known example of well-known ways\n'
     """
-    stripped = (re.sub(r"[ \t]+$", "", page, flags=re.MULTILINE).strip("\n") for page in pages)
+    stripped = (re.sub(r"(?<![ \t])[ \t]+$", "", page, flags=re.MULTILINE).strip("\n") for page in pages)
     text = "\n\n".join(page for page in stripped if page)
     text = _HIDDEN_HYPHEN.sub("", text)
-    whole = {match.casefold() for match in re.findall(r"\w+-\w+", text)}
+    whole = {match.casefold() for match in re.findall(r"\b\w+-\w+", text)}
 
     def join(match: re.Match[str]) -> str:
         first, second = match.groups()

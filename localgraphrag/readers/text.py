@@ -86,7 +86,7 @@ def decode(data: bytes, declared: str = "", sample: bytes | None = None) -> str:
     text = clean(_decode(data, declared, data if sample is None else sample))
     if text.isspace() or not text:
         raise DocumentError("holds only white space")
-    if _unprintable(text) > _MOST_CONTROLS:
+    if not _are_few(_unprintable(text) * len(text), len(text)):
         raise DocumentError("is not text: too many control or undefined characters")
     return text
 
@@ -107,15 +107,22 @@ def _decode(data: bytes, declared: str, sample: bytes) -> str:
     if (escaped := _escaped(bare)) is not None:
         return escaped
     controls = len(bare) - len(bare.translate(None, _CONTROLS))
-    few = controls <= max(_MOST_CONTROLS * len(bare), min(_FEW_CONTROLS, len(bare) // 4))
+    few = _are_few(controls, len(bare))
     utf8 = _strict(bare, "utf-8")
     if utf8 is not None and few:
         return utf8
+    if (mainframe := _ebcdic(bare)) is not None:
+        return mainframe
     if controls and (wide := _wide(data)) is not None:
         return wide
     if not few:
         raise DocumentError("is filled with NUL bytes" if bare.count(0) > 0.3 * len(bare) else "is binary, not text")
-    return _nearly_utf8(bare) or _strict(bare, _wider(declared)) or _ebcdic(bare) or guess(bare, sample)
+    return _nearly_utf8(bare) or _strict(bare, _wider(declared)) or guess(bare, sample)
+
+
+def _are_few(controls: float, length: int) -> bool:
+    """Whether so many control or undefined characters are an accident in a text of that length."""
+    return controls <= max(_MOST_CONTROLS * length, min(_FEW_CONTROLS, length // 4))
 
 
 def _with_mark(data: bytes, encoding: str) -> str | None:

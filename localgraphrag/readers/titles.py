@@ -86,8 +86,8 @@ def _markdown_heading(lines: list[str]) -> str:
         fenced ^= line.lstrip().startswith(("```", "~~~"))
         if fenced:
             continue
-        if match := re.match(r" {0,3}#{1,6}\s+(.*?)\s*#*\s*$", line):
-            return match[1]
+        if match := re.match(r" {0,3}#{1,6}\s(.*)", line):
+            return match[1].strip().rstrip("#").rstrip()
         if (
             at
             and lines[at - 1].strip()

@@ -35,11 +35,11 @@ _SPACED = {
     "table",
     "ul",
 }
-_CELL = "\x1f"  # the unit separator marks where a table cell begins, until rows are put together
-_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
-_SCRIPT = re.compile(rb"<(script|style)\b.*?</\1", re.DOTALL | re.IGNORECASE)
+_ROW, _CELL = "\x1e", "\x1f"  # ASCII's own separators mark where table rows and cells begin, until all is joined
 _TAG = re.compile(rb"<[^<>]*>")
-_CHARSET = re.compile(rb"<(?:meta\b[^>]*?charset|\?xml\b[^>]*?encoding)\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_CHARSET = re.compile(
+    rb"<(?:meta\b[^>]{0,300}?charset|\?xml\b[^>]{0,300}?encoding)\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE
+)
 
 
 def read_html(data: bytes) -> tuple[str, str]:
@@ -51,9 +51,9 @@ def read_html(data: bytes) -> tuple[str, str]:
     from bs4 import BeautifulSoup
     from bs4.exceptions import ParserRejectedMarkup
 
-    bare = _COMMENT.sub(b"", data)
+    bare = _without(data.lower(), b"<!--", b"-->")
     declared = _CHARSET.search(bare)
-    sample = _TAG.sub(b" ", _SCRIPT.sub(b" ", bare))
+    sample = _TAG.sub(b" ", _without(_without(bare, b"<script", b"</script"), b"<style", b"</style"))
     markup = decode(data, declared[1].decode("ascii", "ignore") if declared else "", sample)
     try:
         soup = BeautifulSoup(markup, "html.parser")
@@ -65,6 +65,15 @@ def read_html(data: bytes) -> tuple[str, str]:
     if not text.strip():
         raise DocumentError("is HTML without text")
     return text, _title(soup)
+
+
+def _without(data: bytes, opening: bytes, closing: bytes) -> bytes:
+    """The bytes outside all stretches from an opening to its closing; a regular expression takes square time."""
+    kept, at = [], 0
+    while (start := data.find(opening, at)) >= 0 and (end := data.find(closing, start)) >= 0:
+        kept.append(data[at:start])
+        at = end + len(closing)
+    return b" ".join([*kept, data[at:]])
 
 
 def _title(soup: Any) -> str:
@@ -108,40 +117,50 @@ class _Lines:
 
     def __init__(self) -> None:
         self._parts: list[str] = []
+        self._last = "\n"  # the last part that is more than spaces
         self._preformatted = 0
 
+    def _append(self, part: str) -> None:
+        self._parts.append(part)
+        if part.strip(" "):
+            self._last = part
+
     def add(self, text: str) -> None:
-        self._parts.append(text if self._preformatted else re.sub(r"[ \t\n\r\f]+", " ", text))
+        if not self._preformatted:
+            text = re.sub(r"[ \t\n\r\f]+", " ", text)
+            if text == " " and self._parts and self._parts[-1].endswith((" ", "\n")):
+                return
+        self._append(text)
 
     def start_block(self, name: str) -> None:
         self._break(name)
         self._preformatted += name == "pre"
         if name == "li":
-            self._parts.append("- ")
+            self._append("- ")
         elif name == "br":
-            self._parts.append("\n")
+            self._append("\n")
         elif name in ("td", "th"):  # before a cell, not after it: cells are often left unclosed
-            self._parts.append(_CELL)
+            self._append(_CELL)
+        elif name == "tr":
+            self._append(_ROW)
 
     def end_block(self, name: str) -> None:
         self._preformatted -= name == "pre"
         self._break(name)
 
     def _break(self, name: str) -> None:
+        if self._last == _CELL and name != "tr":
+            return  # a cell's first block stays on the row's line
         if name in _SPACED:
-            self._parts.append("\n\n")
-        elif name in _BLOCKS and not self._at_line_start():
-            self._parts.append("\n")
-
-    def _at_line_start(self) -> bool:
-        last = next((part for part in reversed(self._parts) if part.strip(" ")), "\n")
-        return last.endswith("\n")
+            self._append("\n\n")
+        elif name in _BLOCKS and not self._last.endswith("\n"):
+            self._append("\n")
 
     def joined(self) -> str:
         text = "".join(self._parts)
-        text = re.sub(rf"(^|\n)[ \t]*{_CELL}", r"\1", text)  # before a row's first cell
-        text = re.sub(rf"[ \t]*{_CELL}[ \t]*", " | ", text)
-        text = re.sub(r"[ \t]+\n", "\n", text)
+        text = re.sub(rf"{_ROW}[ \t\n]*{_CELL}?[ \t\n]*", _ROW, text)
+        text = re.sub(rf"(?<![ \t\n])[ \t\n]*{_CELL}[ \t]*", " | ", text).replace(_ROW, "")
+        text = re.sub(r"(?<![ \t])[ \t]+\n", "\n", text)
         text = re.sub(r"\n- *\n+", "\n- ", text)  # an item whose text is in a paragraph of its own
         text = re.sub(r"\n (?=\S)", "\n", text)
         return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
