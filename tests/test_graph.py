@@ -235,6 +235,28 @@ def test_where_a_name_stands(text, name, found):
     assert [text[start:end] for start, end in Searchable(text).find(name)] == found
 
 
+@pytest.mark.parametrize(
+    ("language", "name", "times"),
+    [
+        ("jpn", "国際連合", 5),
+        ("cmn_hans", "联合国", 8),
+        ("hin", "संयुक्त राष्ट्र", 6),
+        ("arb", "الأمم المتحدة", 5),
+        ("heb", "האומות המאוחדות", 5),
+        ("rus", "Организации Объединенных Наций", 3),
+        ("eng", "United Nations", 5),
+    ],
+)
+def test_overlapping_chunks_of_real_texts_give_each_mention_once(corpus, language, name, times):
+    text = (corpus("udhr") / f"{language}.txt").read_text(encoding="utf-8")
+    cuts = range(0, len(text), 500)
+    chunks = [make_chunk(text[start : start + 600], language, i, start) for i, start in enumerate(cuts)]
+    named = [c for c in chunks if name in " ".join(c.text.split())]
+    graph = graph_of(*((c, extraction(c, [name])) for c in named))
+    found = [" ".join(text[start:end].split()) for start, end in spans(graph, name)]
+    assert found == [name] * times
+
+
 @given(st.text("ab \n\t", max_size=40), st.text("ab \n", max_size=3), st.text("ab \n", max_size=3))
 def test_spans_are_exact_whatever_the_white_space(left, gap, right):
     name = "ab ab"
