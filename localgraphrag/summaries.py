@@ -17,7 +17,7 @@ from localgraphrag.graph import Graph
 from localgraphrag.llm.output import object_schema, schema
 from localgraphrag.llm.types import Completion, Engine, Message, Request
 from localgraphrag.llm.units import Conversation, Outcome, Runner, Unit
-from localgraphrag.packing import PackedContext, Packer, fold
+from localgraphrag.packing import PackedContext, Packer, Record, fold
 
 if TYPE_CHECKING:
     from localgraphrag.config import Settings
@@ -93,19 +93,24 @@ class Limits:
         return cls(title, summary, reason, findings, int(each / 3), int(each * 2 / 3))
 
     def properties(self, labels: int) -> dict[str, Any]:
-        """The JSON schema of a reply on a context with records 1 to `labels`; findings can cite no other."""
+        """The JSON schema of a reply on a context with records 1 to `labels`; findings can cite no other.
+
+        What a statement rests on comes before it: a small model that has named its records keeps to them, and one that
+        has given its reason rates by it. Left alone it stops at one finding, so more records ask for more.
+        """
         record = {"enum": list(range(1, labels + 1))}
         finding = {
+            "records": {"type": "array", "minItems": 1, "maxItems": 4, "items": record},
             "summary": _string(self.finding),
             "explanation": _string(self.explanation),
-            "records": {"type": "array", "minItems": 1, "maxItems": 4, "items": record},
         }
-        findings = {"type": "array", "minItems": 1, "maxItems": self.findings, "items": object_schema(finding)}
+        least = min(self.findings, 3, 1 + labels // 6)
+        findings = {"type": "array", "minItems": least, "maxItems": self.findings, "items": object_schema(finding)}
         return {
             "title": _string(self.title),
             "summary": _string(self.summary),
-            "rating": {"type": "integer", "minimum": 0, "maximum": 10},
             "rating_reason": _string(self.rating_reason),
+            "rating": {"type": "integer", "minimum": 0, "maximum": 10},
             "findings": findings,
         }
 
@@ -349,25 +354,24 @@ def _lacking(
 
 
 def _report(community_id: str, packed: PackedContext, reply: dict[str, Any], limits: Limits) -> Report:
-    findings = []
-    names = []
+    said: dict[tuple[str, str], list[Record]] = {}  # a finding that is repeated word for word counts once
     for given in reply["findings"]:
-        cited = [packed.records[label - 1] for label in dict.fromkeys(given["records"])]
-        summary = _whole(given["summary"], limits.finding)
-        explanation = _whole(given["explanation"], limits.explanation)
-        if summary or explanation:
-            findings.append(Finding(summary, explanation, tuple(record.id for record in cited)))
-            names.append(", ".join(dict.fromkeys(name for record in cited for name in record.names)))
+        words = _whole(given["summary"], limits.finding), _whole(given["explanation"], limits.explanation)
+        if any(words) and words not in said:
+            said[words] = [packed.records[label - 1] for label in dict.fromkeys(given["records"])]
     title, summary = _whole(reply["title"], limits.title), _whole(reply["summary"], limits.summary)
     title = title or ", ".join(packed.records[0].names)
-    lines = [f"- {_sentence(f.summary, f.explanation)} ({about})" for f, about in zip(findings, names, strict=True)]
+    lines = []
+    for words, cited in said.items():
+        about = ", ".join(dict.fromkeys(name for record in cited for name in record.names))
+        lines.append(f"- {_sentence(*words)} ({about})")
     return Report(
         community_id=community_id,
         title=title,
         summary=summary,
         rating=reply["rating"],
         rating_reason=_whole(reply["rating_reason"], limits.rating_reason),
-        findings=tuple(findings),
+        findings=tuple(Finding(*words, tuple(record.id for record in cited)) for words, cited in said.items()),
         written=True,
         text="\n".join([title, *([summary] if summary else []), *lines]),
         chunk_ids=(),

@@ -117,14 +117,20 @@ def written(id_: str, text: str = "Short.", *, is_written: bool = True) -> Repor
 
 
 def reply(labels=(1,), title="A title", **changes) -> str:
-    finding = {"summary": "It holds", "explanation": "The first record says so.", "records": list(labels)}
-    whole = {"title": title, "summary": "A summary.", "rating": 7, "rating_reason": "A reason.", "findings": [finding]}
+    finding = {"records": list(labels), "summary": "It holds", "explanation": "The first record says so."}
+    whole = {"title": title, "summary": "A summary.", "rating_reason": "A reason.", "rating": 7, "findings": [finding]}
     return json.dumps(whole | changes, ensure_ascii=False, separators=(",", ":"))
 
 
 def run(graph, hierarchy, levels, settings=SETTINGS, answer=lambda messages, request: reply(), **engine):
-    """Reports, engine and failed outcomes of a scripted run."""
-    scripted = ScriptedEngine(answer, **engine)
+    """Reports, engine and outcomes of a scripted run; a reply repeats its first finding as often as it must."""
+
+    def enough(messages, request):
+        asked, text = json.loads(request.output.schema)["properties"]["findings"], json.loads(answer(messages, request))
+        text["findings"] *= asked["minItems"]
+        return json.dumps(text, ensure_ascii=False, separators=(",", ":"))
+
+    scripted = ScriptedEngine(enough, **engine)
     outcomes = []
     reports = write_reports(graph, hierarchy, levels, settings, PROMPTS, EngineRunner(scripted), outcomes.append)
     return reports, scripted, outcomes
@@ -292,10 +298,10 @@ def test_the_example_reply_obeys_the_format():
     check_reply(schema(Limits.of(Settings().report_tokens).properties(labels)), PROMPTS.render("report_example_reply"))
 
 
-@pytest.mark.parametrize("label", [0, 9, 10, -1, "1", 1.5, None])
+@pytest.mark.parametrize("label", [0, 6, 10, -1, "1", 1.5, None])
 def test_a_finding_can_cite_nothing_outside_the_context(mill, houses, label):
-    output = schema(Limits.of(500).properties(8))
-    check_reply(output, reply([1, 8]))
+    output = schema(Limits.of(500).properties(5))
+    check_reply(output, reply([1, 5]))
     with pytest.raises(ModelError):
         check_reply(output, reply([label]))
 
@@ -312,15 +318,15 @@ def test_the_longest_reply_stays_within_its_cap():
     for cap in (100, 250, 500, 1000):
         limits = Limits.of(cap)
         finding = {
+            "records": [101, 102, 103, 104],
             "summary": prose[: limits.finding],
             "explanation": prose[: limits.explanation],
-            "records": [101, 102, 103, 104],
         }
         longest = reply(
             title=prose[: limits.title],
             summary=prose[: limits.summary],
-            rating=10,
             rating_reason=prose[: limits.rating_reason],
+            rating=10,
             findings=[finding] * limits.findings,
         )
         check_reply(schema(limits.properties(104)), longest)
@@ -328,10 +334,17 @@ def test_the_longest_reply_stays_within_its_cap():
     model.close()
 
 
+def test_more_records_ask_for_more_findings_as_far_as_the_cap_allows():
+    least = [Limits.of(500).properties(labels)["findings"]["minItems"] for labels in (1, 5, 6, 12, 400)]
+    assert least == [1, 1, 2, 3, 3]
+    assert Limits.of(100).properties(400)["findings"]["minItems"] == 1
+
+
 def test_a_reply_becomes_a_report_with_ids_and_names(mill, houses):
     answer = reply([2, 1, 2], title="The\nmill ", summary="Ada runs it.")
     reports, _, outcomes = run(mill, houses, [1], answer=lambda m, r: answer)
     report = reports["mills"]
+    # The reply had to give two findings and gave the same twice.
     assert report.findings == (Finding("It holds", "The first record says so.", ("mill", "ada")),)
     assert (report.title, report.summary, report.rating, report.written) == ("The mill", "Ada runs it.", 7, True)
     assert report.text == "The mill\nAda runs it.\n- It holds: The first record says so. (Mill, Ada)"
