@@ -19,6 +19,9 @@ from localgraphrag.summaries import Coverage, coverage
 PASSAGES = 20
 """Most passages shown of one thing."""
 
+BEGINNING = 4
+"""Characters of an id that at least must be given."""
+
 
 @dataclass(frozen=True)
 class Status:
@@ -135,7 +138,22 @@ class _Shower:
         for found in (self._by_id(reference), self._by_name(reference)):
             if found:
                 return found
+        meant = self._meant(reference)
+        if len(meant) == 1:
+            return self.show(meant[0])
+        if meant:
+            shown = ", ".join(meant[:8]) + (f" and {len(meant) - 8} more" if len(meant) > 8 else "")
+            raise NotFoundError(f"'{reference}' can be {shown}. Give one of these.")
         raise NotFoundError(self._near(reference))
+
+    def _meant(self, reference: str) -> list[str]:
+        """Ids of reports with that title, or else ids that begin so."""
+        reports, graph = self.index.reports, self.index.graph
+        titled = [id_ for id_, report in reports.items() if normalize_name(report.title) == normalize_name(reference)]
+        communities = dict.fromkeys(c.id for level in self.index.hierarchy.levels for c in level)
+        ids = [*self.names, *(e.id for e in graph.edges), *(c.id for c in graph.claims)]
+        ids += [*communities, *self.chunks, *self.documents]
+        return titled or [id_ for id_ in ids if len(reference) >= BEGINNING and id_.startswith(reference)]
 
     def _by_id(self, id_: str) -> Shown | None:
         graph = self.index.graph

@@ -47,14 +47,14 @@ def run(monkeypatch, capsys, tmp_path):
 
 @pytest.fixture
 def indexed(run, tmp_path):
-    workbench.write_corpus(tmp_path / "letters")
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
     code, _out, err = run("index", "letters", "--project", "p", "--json")
     assert code == 0, err
     return run
 
 
 def test_the_corpus_to_an_answer(run, tmp_path):
-    workbench.write_corpus(tmp_path / "letters")
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
     code, out, err = run("index", "letters", "--project", "p")
     assert code == 0, err
     assert out.startswith("6 documents (6 added, 0 removed)")
@@ -100,6 +100,17 @@ def test_every_report_in_words(indexed):
     assert indexed("verify", "-p", "p") == (0, "The index is sound.\n", "")
 
 
+def test_show_takes_the_beginning_of_an_id_and_a_reports_title(indexed):
+    found = json.loads(indexed("show", "Ada", "-p", "p", "--json")[1])
+    assert json.loads(indexed("show", found["id"][:10], "-p", "p", "--json")[1]) == found
+    chunk = found["passages"][0]["chunk_id"]
+    assert indexed("show", chunk[:12], "-p", "p")[1].splitlines()[1] == f"chunk {chunk}"
+    community = next(link for link in found["links"] if link["kind"] == "community")
+    _code, out, err = indexed("show", community["title"], "-p", "p")
+    assert community["id"] in out + err  # titles of the scripted model may be those of several reports
+    assert indexed("show", "e-", "-p", "p")[0] == 2
+
+
 def test_show_says_what_comes_near(indexed):
     code, out, err = indexed("show", "Lovelance", "-p", "p")
     assert (code, out) == (2, "")
@@ -142,7 +153,7 @@ def test_debug_shows_where_an_error_came_from(run, monkeypatch):
 
 
 def test_strict_makes_a_skipped_file_exit_1(run, tmp_path):
-    workbench.write_corpus(tmp_path / "letters")
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
     (tmp_path / "letters/scan.pdf").write_bytes(b"%PDF-1.4 broken")
     assert run("index", "letters", "-p", "p")[0] == 0
     code, out, _ = run("index", "letters", "-p", "p", "--strict")
