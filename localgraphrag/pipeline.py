@@ -21,7 +21,7 @@ from localgraphrag.errors import EmptyExtractionError, StoreError
 from localgraphrag.extract import Extraction
 from localgraphrag.graph import Graph, build_graph, description_units, with_descriptions
 from localgraphrag.llm.types import Completion, Engine, Request, Usage
-from localgraphrag.llm.units import Outcome, Unit, converse
+from localgraphrag.llm.units import Conversation, Outcome, Unit, converse
 from localgraphrag.prompts import Prompts
 from localgraphrag.store import Purpose, Store
 from localgraphrag.summaries import Coverage, Report, coverage, plan_reports, write_reports
@@ -379,9 +379,8 @@ def extract(
     runner.on_outcome = stage.outcome
     found: dict[str, Extraction] = {}
     empty: list[Outcome[Extraction]] | None = []
-    for outcome in runner.run(extraction.extraction_units(chunks, settings, prompts)):
+    for outcome in runner.run(map(_placeless, extraction.extraction_units(chunks, settings, prompts))):
         if outcome.value is not None:
-            # The same text in two places is one unit: what was found is told of each.
             found[outcome.unit.name] = replace(outcome.value, chunk_id=outcome.unit.name)
         if empty is not None:
             empty = None if outcome.value is not None and outcome.value.entities else [*empty, outcome]
@@ -390,12 +389,21 @@ def extract(
     return found
 
 
+def _placeless(unit: Unit[Extraction]) -> Unit[Extraction]:
+    """The unit without the chunk in its result: the same text in another place is the same work, and stored once."""
+
+    def ask() -> Conversation[Extraction]:
+        return replace((yield from unit.ask()), chunk_id="")
+
+    return replace(unit, ask=ask)
+
+
 def _nothing_found(empty: Sequence[Outcome[Extraction]], engine: Engine) -> str:
     replies = [c.text or c.error for c in engine.replies] if isinstance(engine, Overheard) else []
     failed = [outcome.error for outcome in empty if not outcome.ok]
     if failed:
         saw = f"{len(failed)} of them failed, the first with: {failed[0][:300]}"
-    elif replies:
+    elif replies and not all(outcome.cached for outcome in empty):
         saw = f"The last replies of the model were: {' | '.join(text[:200] for text in replies)}"
     else:
         saw = "These results are from an earlier run with the same settings"

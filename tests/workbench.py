@@ -43,7 +43,7 @@ def sentence(i: int) -> str:
     return f"In the year {1800 + i} {a} wrote to {b} of the work of {c}."
 
 
-def write_corpus(folder: Path, documents: int = 6, sentences: int = 6) -> Path:
+def write_corpus(folder: Path, documents: int = 4, sentences: int = 5) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for d in range(documents):
         text = " ".join(sentence(d * sentences + i) for i in range(sentences))

@@ -1,0 +1,501 @@
+import dataclasses
+import json
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import workbench as bench
+
+from localgraphrag import extract, tables
+from localgraphrag.documents import read_documents
+from localgraphrag.embed import HashEmbedder
+from localgraphrag.errors import EmptyExtractionError, LocalGraphRAGError, ModelError, StoreFullError, StoreLockedError
+from localgraphrag.llm.output import schema
+from localgraphrag.llm.scripted import ScriptedEngine
+from localgraphrag.llm.types import Completion, Request, Usage
+from localgraphrag.llm.units import Conversation, Outcome, Unit, run_all
+from localgraphrag.pipeline import Progress, StoredRunner
+from localgraphrag.project import Project
+from localgraphrag.store import Store
+
+
+@pytest.fixture(autouse=True)
+def plain_extraction(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(extract, "extraction_units", bench.extraction_units, raising=False)
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    return bench.write_corpus(tmp_path / "docs")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return bench.open_project(tmp_path / "project")
+
+
+def asked(project: Project) -> list[str]:
+    return [request.key for request in project.engine.requests]
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+
+
+def question(name: str, text: str, *chunks: str) -> Unit[Said]:
+    def ask() -> Conversation[Said]:
+        reply = yield Request(text, schema({"text": {"type": "string"}}))
+        return Said(json.loads(reply.text)["text"])
+
+    return Unit("ask", 1, name, (text,), Said, ask, chunks)
+
+
+def echo(_messages, request: Request) -> str:
+    if "fail" in request.prompt:
+        raise ModelError("no answer")
+    return json.dumps({"text": request.prompt}, separators=(",", ":"))
+
+
+class TestStoredRunner:
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[Store]:
+        with Store(tmp_path / "index.db", writer="index") as store:
+            yield store
+
+    def test_stored_units_are_not_asked_again_and_tell_what_they_cost(self, store: Store):
+        engine = ScriptedEngine(echo)
+        first = run_all(StoredRunner(engine, store), [question("a", "one"), question("b", "two")])
+        runner = StoredRunner(engine, store)
+        again = run_all(runner, [question("a", "one"), question("b", "two"), question("c", "three")])
+        assert len(engine.requests) == 3
+        assert [(o.value, o.cached) for o in again.values()] == [
+            (Said("one"), True), (Said("two"), True), (Said("three"), False),
+        ]  # fmt: skip
+        assert again["a"].usage == first["a"].usage != Usage()
+        assert runner.counts == Counter({("ask", "units"): 3, ("ask", "cached"): 2})
+        assert runner.usage["ask"] == again["c"].usage
+
+    def test_another_model_is_another_key(self, store: Store):
+        run_all(StoredRunner(ScriptedEngine(echo, "one"), store), [question("a", "one")])
+        other = ScriptedEngine(echo, "other")
+        run_all(StoredRunner(other, store), [question("a", "one")])
+        assert len(other.requests) == 1
+        assert store.scalar("SELECT count(*) FROM units") == 2
+
+    def test_failures_are_recorded_counted_and_tried_again(self, store: Store):
+        engine = ScriptedEngine(echo)
+        runner = StoredRunner(engine, store)
+        outcomes = run_all(runner, [question("a", "fail"), question("b", "two")])
+        assert (outcomes["a"].error, outcomes["b"].value) == ("no answer", Said("two"))
+        assert [dataclasses.astuple(f) for f in runner.failures] == [("ask", "a", "no answer")]
+        engine.answer = lambda m, r: json.dumps({"text": "mended"}, separators=(",", ":"))
+        again = run_all(StoredRunner(engine, store), [question("a", "fail"), question("b", "two")])
+        assert (again["a"].value, again["b"].cached) == (Said("mended"), True)
+        assert store.rows("SELECT * FROM failures") == []
+
+    @pytest.mark.parametrize("text", ["same", "fail"])
+    def test_the_same_unit_twice_in_flight_is_asked_once(self, store: Store, text: str):
+        class AllAtOnce(ScriptedEngine):
+            def run(self, requests):
+                yield from super().run(list(requests))
+
+        engine = AllAtOnce(echo)
+        runner = StoredRunner(engine, store, documents={"t-1": "d", "t-2": "d"})
+        with store.transaction() as database:
+            database.execute("INSERT INTO documents VALUES ('d', '', '')")
+        outcomes = run_all(runner, [question("b", text, "t-1"), question("a", text, "t-2")])
+        assert len(engine.requests) == 1
+        assert outcomes["a"].value == outcomes["b"].value
+        assert list(runner.used.values()) == [("a", ("t-1", "t-2"))]
+
+    def test_units_stream(self, store: Store):
+        drawn = 0
+
+        def units():
+            nonlocal drawn
+            for n in range(1000):
+                drawn += 1
+                yield question(str(n), f"text {n}")
+
+        for count, _outcome in enumerate(StoredRunner(ScriptedEngine(echo), store).run(units()), 1):
+            assert drawn <= count + 1
+            if count == 20:
+                break
+        assert store.scalar("SELECT count(*) FROM units") == 20
+
+    def test_each_result_is_stored_before_it_is_told(self, store: Store, tmp_path: Path):
+        for count, _outcome in enumerate(
+            StoredRunner(ScriptedEngine(echo), store).run(question(str(n), f"text {n}") for n in range(5)), 1
+        ):
+            with Store(tmp_path / "index.db") as reader:
+                assert reader.scalar("SELECT count(*) FROM units") == count
+
+    def test_a_bug_in_a_conversation_is_raised_and_what_was_done_stays(self, store: Store):
+        def broken() -> Conversation[Said]:
+            yield Request("x", schema({"text": {"type": "string"}}))
+            raise ZeroDivisionError
+
+        units = [question("a", "one"), Unit("ask", 1, "b", ("b",), Said, broken), question("c", "three")]
+        with pytest.raises(ZeroDivisionError):
+            list(StoredRunner(ScriptedEngine(echo), store).run(units))
+        assert store.rows("SELECT name FROM units") == [("a",)]
+
+
+def test_index_is_whole_and_its_summary_says_so(project: Project, docs: Path):
+    events: list[Progress] = []
+    summary = project.index(docs, progress=events.append)
+    assert project.verify() == []
+    assert (summary.documents, summary.added, summary.removed) == (4, 4, 0)
+    assert summary.complete
+    with project.store() as store:
+        index = tables.load_index(store)
+    assert (summary.chunks, summary.entities) == (len(index.chunks), len(index.graph.nodes))
+    assert (summary.relationships, summary.claims) == (len(index.graph.edges), len(index.graph.claims))
+    assert summary.communities == tuple(len(level) for level in index.hierarchy.levels)
+    assert len(summary.communities) == 2
+    assert all(c.entity_share == c.chunk_share == 1 for c in summary.coverage)
+    extracted = next(s for s in summary.stages if s.stage == "extract")
+    assert (extracted.units, extracted.cached, extracted.failed) == (summary.chunks, 0, 0)
+    assert extracted.usage.calls == 2 * summary.chunks
+    json.dumps(dataclasses.asdict(summary))
+    stages = list(dict.fromkeys(event.stage for event in events))
+    assert stages == ["read", "chunk", "extract", "graph", "describe", "communities", "report", "save", "vectors"]
+    last = {event.stage: event for event in events}
+    assert all(event.done == event.total for name, event in last.items() if name != "read")
+    assert last["extract"].tokens == extracted.usage.read_tokens + extracted.usage.output_tokens
+    middle = [e.eta_seconds for e in events if e.stage == "extract" and 0 < e.done < e.total]
+    assert middle
+    assert all(eta is not None for eta in middle)
+
+
+def test_run_again_calls_no_model_and_changes_nothing(project: Project, docs: Path):
+    project.index(docs)
+    before, calls = bench.tables_of(project.index_path), len(asked(project))
+    summary = project.index()
+    assert len(asked(project)) == calls
+    assert (summary.added, summary.removed) == (0, 0)
+    assert all(s.cached == s.units for s in summary.stages)
+    assert bench.tables_of(project.index_path) == before
+
+
+def test_two_runs_over_the_same_state_are_equal_row_for_row(tmp_path: Path, docs: Path):
+    for name in ("one", "two"):
+        bench.open_project(tmp_path / name).index(docs)
+    assert bench.tables_of(tmp_path / "one" / "index.db") == bench.tables_of(tmp_path / "two" / "index.db")
+
+
+def change(docs: Path) -> None:
+    edited = docs / "letter01.txt"
+    edited.write_text(edited.read_text() + " Then Ada met Byron in Paris.")
+    (docs / "letter02.txt").unlink()
+    (docs / "letter99.txt").write_text("Kepler knew Gauss, and Gauss knew Newton of Oxford.")
+
+
+def test_an_updated_index_equals_a_fresh_one_and_only_what_was_touched_is_asked(
+    tmp_path: Path, project: Project, docs: Path
+):
+    project.index(docs)
+    gone = (docs / "letter02.txt").read_text()
+    before = len(asked(project))
+    change(docs)
+    summary = project.index()
+    assert (summary.added, summary.removed) == (2, 2)
+    fresh = bench.open_project(tmp_path / "fresh")
+    fresh.index(docs)
+    assert bench.tables_of(project.index_path) == bench.tables_of(fresh.index_path)
+    assert project.verify() == []
+    with project.store() as store:
+        touched = {c.id for c in tables.load_chunks(store) if c.title in ("Letter01", "Letter99")}
+    extracted = {key.split()[1] for key in asked(project)[before:] if key.startswith("extract ")}
+    assert extracted < touched  # the unchanged beginning of the edited document was not read again
+    assert len(asked(project)) - before < len(asked(fresh))
+    sentence = gone.split(".")[0].encode()
+    assert not any(sentence in path.read_bytes() for path in project.folder.iterdir())
+
+
+def test_there_and_back_again(project: Project, docs: Path, tmp_path: Path):
+    project.index(docs)
+    before = bench.tables_of(project.index_path)
+    shutil.copytree(docs, tmp_path / "kept")
+    change(docs)
+    project.index(docs)
+    shutil.rmtree(docs)
+    shutil.copytree(tmp_path / "kept", docs)
+    project.index(docs)
+    assert bench.tables_of(project.index_path) == before
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"chunk_size": 60}, {"max_gleanings": 0, "cooccurrence_weight": 0.0, "seed": 3}],
+    ids=["chunks", "others"],
+)
+def test_changed_settings_give_what_a_fresh_index_gives(tmp_path: Path, project: Project, docs: Path, settings):
+    project.index(docs)
+    bench.open_project(project.folder, **settings).index(docs)
+    fresh = bench.open_project(tmp_path / "fresh", **settings)
+    fresh.index(docs)
+    assert bench.tables_of(project.index_path) == bench.tables_of(fresh.index_path)
+
+
+def test_the_same_text_in_two_places_is_one_unit_and_survives_one_of_them(project: Project, docs: Path, tmp_path: Path):
+    text = "Ada met Byron in Paris. " * 12
+    for name in ("twin1", "twin2"):
+        (docs / f"{name}.md").write_text(f"# Twins\n\n{text}" + ("" if name == "twin1" else " Kepler came."))
+    project.index(docs)
+    (docs / "twin1.md").unlink()
+    calls = len(asked(project))
+    project.index(docs)
+    assert not any(key.startswith("extract") for key in asked(project)[calls:])
+    fresh = bench.open_project(tmp_path / "fresh")
+    fresh.index(docs)
+    assert bench.tables_of(project.index_path) == bench.tables_of(fresh.index_path)
+    assert project.verify() == []
+
+
+def test_a_renamed_file_costs_what_its_title_is_part_of(project: Project, docs: Path):
+    project.index(docs)
+    calls = len(asked(project))
+    (docs / "letter00.txt").rename(docs / "zzz.txt")
+    summary = project.index(docs)
+    assert (summary.added, summary.removed) == (0, 0)
+    shown = project.show("zzz.txt")
+    assert (shown.title, shown.fields["sources"]) == ("Zzz", ["zzz.txt"])
+    extracted = {key.split()[1] for key in asked(project)[calls:] if key.startswith("extract")}
+    assert extracted == {link.id for link in shown.links}
+
+
+def test_another_model_keeps_the_first_ones_work(project: Project, docs: Path):
+    project.index(docs)
+    first = len(asked(project))
+    other = bench.open_project(project.folder, name="other")
+    other.index(docs)
+    assert len(asked(other)) == first
+    again = bench.open_project(project.folder)
+    again.index(docs)
+    assert asked(again) == []
+    (docs / "letter00.txt").unlink()
+    again.index(docs)
+    with again.store() as store:
+        gone = store.scalar("SELECT count(*) FROM units WHERE model = 'scripted:other' AND stage = 'extract'")
+        assert 0 < gone < store.scalar("SELECT count(*) FROM chunks") + 6
+
+
+def test_failed_units_are_named_and_mended_by_the_next_run(project: Project, docs: Path):
+    def fails(messages, request):
+        if request.prompt.startswith("Letter03"):
+            raise ModelError("the lights went out")
+        return bench.reply(messages, request)
+
+    project.engine.answer = fails
+    summary = project.index(docs)
+    assert not summary.complete
+    assert {(f.stage, f.reason) for f in summary.failures} == {("extract", "the lights went out")}
+    failed = next(s for s in summary.stages if s.stage == "extract").failed
+    assert failed == len(summary.failures) == len(project.status().failures) > 0
+    assert project.verify() == []
+    project.engine.answer = bench.reply
+    assert project.index(docs).complete
+    assert project.status().failures == ()
+
+
+class TestNoEntities:
+    def empty(self, folder: Path, documents: int) -> Path:
+        folder.mkdir()
+        for i in range(documents):
+            (folder / f"{i}.txt").write_text(f"nothing is named here, at all, in text number {i}.")
+        return folder
+
+    def test_the_run_stops_and_says_what_it_saw_and_what_to_try(self, project: Project, tmp_path: Path):
+        docs = self.empty(tmp_path / "empty", 25)
+        with pytest.raises(EmptyExtractionError, match=r'first 10 chunks.*\{"entities":\[\]\}.*`grounded = false`'):
+            project.index(docs)
+        assert len(asked(project)) == 20
+        with pytest.raises(EmptyExtractionError, match="earlier run with the same settings"):
+            project.index(docs)
+        assert len(asked(project)) <= 22  # what is ahead may be in flight
+
+    def test_it_stops_as_well_when_they_all_fail(self, project: Project, tmp_path: Path):
+        def fails(_messages, _request):
+            raise ModelError("out of memory")
+
+        project.engine.answer = fails
+        with pytest.raises(EmptyExtractionError, match=r"10 of them failed.*out of memory"):
+            project.index(self.empty(tmp_path / "empty", 25))
+
+    def test_a_small_corpus_without_entities_completes_and_answers(self, project: Project, tmp_path: Path):
+        summary = project.index(self.empty(tmp_path / "empty", 9))
+        assert (summary.chunks, summary.entities, summary.communities) == (9, 0, ())
+        assert project.verify() == []
+        assert project.query("What?", "ts").text
+        assert project.query("What?", "ss").text
+        assert project.query("What?", "global").citations == ()
+
+    def test_a_late_entity_is_enough(self, project: Project, tmp_path: Path):
+        docs = self.empty(tmp_path / "empty", 25)
+        (docs / "05.txt").write_text("here is Ada at last")
+        assert project.index(docs).entities == 1
+        assert project.verify() == []
+
+    @pytest.mark.parametrize(
+        "text",
+        ["Ada.", "Ada sat alone. " * 30 + "Byron sat alone."],
+        ids=["one entity", "entities and no relationship"],
+    )
+    def test_sparse_graphs(self, project: Project, tmp_path: Path, text: str):
+        (tmp_path / "one.txt").write_text(text)
+        summary = project.index(tmp_path / "one.txt")
+        assert project.verify() == []
+        assert all(c.entity_share == 1 for c in summary.coverage)
+        assert project.query("Who?").text
+
+    def test_two_disjoint_themes_both_have_reports(self, project: Project, tmp_path: Path):
+        docs = tmp_path / "two"
+        docs.mkdir()
+        (docs / "a.txt").write_text("Ada met Byron. Byron met Clara. Ada met Clara.")
+        (docs / "b.txt").write_text("Kepler met Newton. Newton met Ohm. Kepler met Ohm.")
+        project.index(docs)
+        with project.store() as store:
+            graph, reports = tables.load_graph(store), tables.load_reports(store)
+            communities = [c for c in tables.load_hierarchy(store).levels[0] if c.id in reports]
+        named = [{graph.node(n).name for n in c.node_ids} for c in communities]
+        assert sorted(map(sorted, named)) == [["Ada", "Byron", "Clara"], ["Kepler", "Newton", "Ohm"]]
+
+
+def test_a_second_run_is_refused_and_a_question_works_meanwhile(project: Project, docs: Path):
+    project.index(docs)
+    (docs / "new.txt").write_text("Pascal wrote to Ohm.")
+    tried: list[str] = []
+
+    def meanwhile(event: Progress) -> None:
+        if event.stage == "extract" and not tried:
+            tried.append("index")
+            with pytest.raises(StoreLockedError, match=r"process \d+ \(index"):
+                bench.open_project(project.folder).index(docs)
+            tried.append(bench.open_project(project.folder).query("Who?").text)
+            assert project.verify() == []
+
+    project.index(docs, progress=meanwhile)
+    assert tried[0] == "index"
+    assert tried[1]
+    assert project.status().answers == 1
+    assert project.verify() == []
+
+
+def test_a_full_disk_is_a_clear_error_and_the_index_goes_on_later(
+    project: Project, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    put = Store.put_unit
+    stored = []
+
+    def narrow(store: Store, outcome: Outcome, *args, **kwargs) -> bool:
+        stored.append(outcome.unit.name)
+        if len(stored) == 9:
+            store.rows(f"PRAGMA max_page_count = {store.scalar('PRAGMA page_count')}")
+            store.rows("PRAGMA cache_spill = 1")
+        return put(store, outcome, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "put_unit", narrow)
+        with pytest.raises(StoreFullError, match="Free some space"):
+            project.index(docs)
+    with project.store() as store:
+        kept = store.scalar("SELECT count(*) FROM units")
+    assert kept >= 8
+    calls = len(asked(project))
+    assert project.index(docs).complete
+    assert project.verify() == []
+    extracted = [key for key in asked(project)[calls:] if key.startswith("extract")]
+    assert len(extracted) == 2 * (project.status().chunks - kept)
+    fresh = bench.open_project(tmp_path / "fresh")
+    fresh.index(docs)
+    assert bench.tables_of(project.index_path) == bench.tables_of(fresh.index_path)
+
+
+def test_reports_of_some_levels_only_are_written_and_others_when_asked_for(tmp_path: Path, docs: Path):
+    project = bench.open_project(tmp_path / "project", report_levels=[0])
+    project.index(docs)
+    c0, c1 = project.status().reports
+    assert c0 == project.status().communities[0]
+    assert c1 < project.status().communities[1]
+    events: list[Progress] = []
+    calls = len(asked(project))
+    project.query("Who?", level=1, progress=events.append)
+    told = next(e for e in events if e.stage == "report")
+    written = [key for key in asked(project)[calls:] if key.startswith("report")]
+    assert told.total == len(written) == int(told.detail.split()[2])
+    assert project.status().reports == project.status().communities
+    calls = len(asked(project))
+    project.query("Who else?", level=1)
+    assert not any(key.startswith("report") for key in asked(project)[calls:])
+    with pytest.raises(LocalGraphRAGError, match="another model"):
+        other = bench.open_project(tmp_path / "other", report_levels=[0])
+        other.index(docs)
+        bench.open_project(tmp_path / "other", name="other").query("Who?", level=1)
+
+
+def test_a_killed_question_goes_on_where_it_stopped(project: Project, docs: Path):
+    project.index(docs)
+    calls = len(asked(project))
+
+    class Killed(BaseException):
+        pass
+
+    def dies(messages, request):
+        if len(asked(project)) - calls > 2:
+            raise Killed
+        return bench.reply(messages, request)
+
+    project.engine.answer = dies
+    with pytest.raises(Killed):
+        project.query("Who wrote?", "ts")
+    project.engine.answer = bench.reply
+    done = len(asked(project))
+    answer = project.query("Who wrote?", "ts")
+    fresh = bench.open_project(project.folder.parent / "fresh")
+    fresh.index(docs)
+    before = len(asked(fresh))
+    same = fresh.query("Who wrote?", "ts")
+    assert len(asked(project)) - done == len(asked(fresh)) - before - 2
+    assert (answer.text, answer.citations, answer.usage) == (same.text, same.citations, same.usage)
+
+
+def test_vectors_are_of_their_embedder_and_made_when_missing(project: Project, docs: Path):
+    project.index(docs)
+    other = Project.open(project.folder, engine=project.engine, embedder=HashEmbedder(8), **bench.SETTINGS)
+    assert other.query("Who wrote to Ada?", "ss").citations
+    with project.store() as store:
+        assert store.rows("SELECT model, count(*) FROM vectors GROUP BY model") == [
+            ("hash:16", project.status().chunks), ("hash:8", project.status().chunks),
+        ]  # fmt: skip
+
+
+def test_a_failing_engine_error_is_an_outcome_not_a_crash(project: Project, docs: Path):
+    class Half(ScriptedEngine):
+        def run(self, requests):
+            for completion in super().run(requests):
+                yield (
+                    completion if "report" not in completion.key else Completion(completion.key, "", "error", error="x")
+                )
+
+    broken = Project.open(project.folder, engine=Half(bench.reply), embedder=HashEmbedder(8), **bench.SETTINGS)
+    summary = broken.index(docs)
+    assert {f.stage for f in summary.failures} <= {"report"}
+
+
+def test_tables_can_be_read_with_plain_sql(project: Project, docs: Path):
+    project.index(docs)
+    database = sqlite3.connect(project.index_path)
+    rows = database.execute(
+        "SELECT s.name, t.name, e.weight FROM edges e JOIN nodes s ON s.id = e.source JOIN nodes t ON t.id = e.target"
+    ).fetchall()
+    database.close()
+    reading = read_documents([docs])
+    words = " ".join(d.text for d in reading.documents)
+    assert rows
+    assert all(a in words and b in words and w > 0 for a, b, w in rows)
