@@ -40,7 +40,7 @@ def write_table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, show_header=any(heads), pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, show_header=any(heads), padding=(0, 1), pad_edge=False)
         for head, on_right in zip(heads, right, strict=True):
             table.add_column(head, justify="right" if on_right else "left", overflow="fold")
         for row in cells:
@@ -132,6 +132,8 @@ class ProgressView:
         finished = finished or (bool(total) and done >= total)
         if self._bars is not None:
             if stage not in self._tasks:
+                for task in self._bars.tasks:  # a stage is over when the next one begins, whether it said so or not
+                    self._bars.update(task.id, completed=task.total)
                 self._tasks[stage] = self._bars.add_task(stage, total=total or None, rest=rest)
             end = (max(done, 1), max(done, 1)) if finished else (done, total or None)
             self._bars.update(self._tasks[stage], completed=end[0], total=end[1], rest=rest)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from localgraphrag.documents import Document
     from localgraphrag.estimate import Estimate
     from localgraphrag.llm.types import Usage
-    from localgraphrag.pipeline import Failure, IndexSummary
+    from localgraphrag.pipeline import Failure, IndexSummary, StageSummary
     from localgraphrag.project import Comparison
     from localgraphrag.search.answer import Answer
     from localgraphrag.show import Shown, Status
@@ -66,7 +66,7 @@ def print_comparison(comparison: Comparison) -> None:
         for name, a in comparison.answers.items()
     ]  # fmt: skip
     write()
-    write_table(("", "calls", "tokens in", "read anew", "tokens out", "seconds", "citations"), rows)
+    write_table(("", "calls", "tokens in", "read anew", "written", "seconds", "citations"), rows)
 
 
 def print_status(status: Status) -> None:
@@ -101,8 +101,8 @@ def print_levels(communities: Sequence[int], coverage: Sequence[Coverage], repor
         )
         for level, reach in enumerate(coverage)
     ]  # fmt: skip
-    heads = ("level", "communities", *(["reports"] if reports else []), "entities covered", "chunks covered")
-    write_table((*heads, "chunks without entity"), rows)
+    heads = ["level", "communities", "reports", "entities covered", "chunks covered", "bare chunks"]
+    write_table(heads if reports else [head for head in heads if head != "reports"], rows)
 
 
 def print_costs(costs: Mapping[str, Usage]) -> None:
@@ -110,7 +110,7 @@ def print_costs(costs: Mapping[str, Usage]) -> None:
     rows = [(stage, u.calls, u.prompt_tokens, u.read_tokens, u.output_tokens, u.seconds) for stage, u in costs.items()]
     if len(rows) > 1:
         rows.append(("together", *(sum(row[i] for row in rows) for i in range(1, 6))))  # type: ignore[arg-type,misc]
-    write_table(("stage", "calls", "tokens in", "read anew", "tokens out", "model seconds"), rows)
+    write_table(("stage", "calls", "tokens in", "read anew", "written", "seconds"), rows)
 
 
 def print_failures(failures: Sequence[Failure]) -> None:
@@ -128,14 +128,8 @@ def print_summary(summary: IndexSummary) -> None:
         f"{summary.relationships:,} relationships, {summary.claims:,} claims, in {duration(summary.seconds)}."
     )
     write()
-    rows = [
-        (
-            s.stage, s.units, s.cached, s.failed, s.usage.calls, s.usage.read_tokens, s.usage.output_tokens,
-            round(s.seconds, 1),
-        )
-        for s in summary.stages
-    ]  # fmt: skip
-    write_table(("stage", "units", "stored", "failed", "calls", "tokens read", "tokens out", "seconds"), rows)
+    rows = [(s.stage, *_work(s), round(s.seconds, 1)) for s in summary.stages]
+    write_table(("stage", "units", "stored", "failed", "calls", "read", "written", "seconds"), rows)
     write()
     print_levels(summary.communities, summary.coverage)
     if summary.skipped:
@@ -212,6 +206,14 @@ def excerpt(text: str, length: int = 160) -> str:
 def wrapped(text: str) -> str:
     """A text in lines of readable length; its own line breaks stay."""
     return "\n".join(textwrap.fill(line, _WIDTH, break_long_words=False) for line in text.splitlines())
+
+
+def _work(stage: StageSummary) -> tuple[Any, ...]:
+    """What a stage did with a model: units, those found stored, those failed, calls, tokens. Blank if it asks none."""
+    if not stage.units:
+        return ("",) * 6
+    usage = stage.usage
+    return stage.units, stage.cached, stage.failed, usage.calls, usage.read_tokens, usage.output_tokens
 
 
 def _share(part: int, whole: int) -> str:
