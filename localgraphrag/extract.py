@@ -1,8 +1,27 @@
-"""Chunks to entities, relationships and claims, with gleanings (paper 3.1.2)."""
+"""Chunks to entities, relationships and claims, with gleanings (paper 3.1.2).
+
+One conversation per chunk, in steps that a small model can take: names, relationships between them, a type and a
+description for each, whether any were missed, claims. Grammars keep every reply inside the text: names are verbatim spans
+of the chunk, and everything after speaks only of names listed before.
+"""
+
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
+
+from localgraphrag import extract_grammar as grammar
+from localgraphrag.chunks import Chunk
+from localgraphrag.config import Settings
+from localgraphrag.grounding import Grounding
+from localgraphrag.llm.types import Completion, Message, Request
+from localgraphrag.llm.units import Conversation, Unit
+from localgraphrag.prompts import Prompts
+
+VERSION = 1
+
+Status = Literal["true", "false", "suspected"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +54,7 @@ class Claim:
     subject: str
     object: str  # a name, or empty
     type: str
-    status: Literal["true", "false", "suspected"]
+    status: Status
     start_date: str
     end_date: str
     description: str
@@ -50,3 +69,164 @@ class Extraction:
     relationships: tuple[Relationship, ...]
     claims: tuple[Claim, ...]
     ungrounded: int = 0
+
+
+def extraction_units(chunks: Iterable[Chunk], settings: Settings, prompts: Prompts) -> Iterator[Unit[Extraction]]:
+    """A unit of work per chunk, named by the chunk's id.
+
+    Only title and text of a chunk decide the result, so the same passage in another place is the same work.
+    """
+    guide = _Guide(settings, prompts)
+    for chunk in chunks:
+        yield Unit(
+            stage="extract",
+            version=VERSION,
+            name=chunk.id,
+            inputs=(*guide.inputs, chunk.title, chunk.text),
+            result=Extraction,
+            ask=_Asking(guide, chunk),
+            chunks=(chunk.id,),
+        )
+
+
+class _Guide:
+    """What all chunks of a run share: settings, prompts, the worked example."""
+
+    def __init__(self, settings: Settings, prompts: Prompts) -> None:
+        self.types = tuple(dict.fromkeys([*settings.entity_types, "other"]))
+        self.gleanings, self.claims, self.grounded = settings.max_gleanings, settings.claims, settings.grounded
+        self.seed = settings.seed
+        self._prompts = prompts
+        names = ["extract_system", "extract_example", "extract_names", "extract_relationships", "extract_entities"]
+        names += ["extract_missed", "extract_more"] if self.gleanings else []
+        names += ["extract_claims"] if self.claims else []
+        options = (*self.types, str(self.gleanings), str(self.claims), str(self.grounded))
+        self.inputs = (prompts.digest(*names), *options)
+        self.example = prompts.render("extract_example")
+        self.prefix = self._prefix()
+
+    def ask(self, step: str, **values: Any) -> str:
+        """The user's message of a step."""
+        return self._prompts.render(f"extract_{step}", types=self.types, **values)
+
+    def _prefix(self) -> tuple[Message, ...]:
+        """The system message, then the worked example as a conversation that has already taken place."""
+        messages = [Message("system", self.ask("system"))]
+        for turn in self.example.split("\n=== ")[1:]:
+            role, _, content = turn.partition("\n")
+            step, _, title = role.partition(" ")
+            if step == "reply":
+                messages.append(Message("assistant", content.strip()))
+            else:
+                shown = {"title": title, "text": content.strip()} if step == "names" else {}
+                messages.append(Message("user", self.ask(step, **shown)))
+        return tuple(messages)
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """The conversation about one chunk."""
+
+    guide: _Guide
+    chunk: Chunk
+
+    def __call__(self) -> Conversation[Extraction]:
+        guide, chunk = self.guide, self.chunk
+        names: list[str] = []
+        entities: list[Entity] = []
+        relationships: list[Relationship] = []
+        claims: tuple[Claim, ...] = ()
+        grounding = Grounding(chunk.text, chunk.title, guide.example)
+        for gleaning in range(guide.gleanings + 1):
+            if gleaning and not (yield from self._missed(names)):
+                break
+            new = yield from self._names(names)
+            if not new:
+                break
+            relationships += yield from self._relationships(names, new, gleaning, grounding)
+            entities += yield from self._describe(new, gleaning, grounding)
+            names += new
+        if guide.claims and names:
+            claims = yield from self._claims(names, grounding)
+        return Extraction(chunk.id, tuple(entities), tuple(relationships), claims, grounding.refused)
+
+    def _request(self, step: str, output: Any, tokens: int, *, first: bool = False, **more: Any) -> Request:
+        values = {"title": self.chunk.title, "text": self.chunk.text} if first else {}
+        return Request(
+            prompt=self.guide.ask(step, **values),
+            output=output,
+            prefix=self.guide.prefix if first else (),
+            max_tokens=tokens,
+            seed=self.guide.seed,
+            key=f"extract {self.chunk.id} {step}",
+            **more,
+        )
+
+    def _names(self, known: Sequence[str]) -> Conversation[list[str]]:
+        """Names not yet listed, in the model's order."""
+        text = self.chunk.text if self.guide.grounded else None
+        # a gleaning adds the few that were missed; the first pass is open
+        most = grammar.MOST_GLEANED if known else grammar.MOST_NAMES
+        reply: Completion = yield self._request(
+            "more" if known else "names",
+            grammar.names(text, known, most),
+            tokens=most * 10,
+            first=not known,
+            repeats=grammar.repeats_name,
+        )
+        found = dict.fromkeys(grammar.read(reply.text, "entities"))
+        seen = {name.casefold() for name in known}
+        return [name for name in found if name.casefold() not in seen]
+
+    def _relationships(
+        self, known: Sequence[str], new: Sequence[str], gleaning: int, grounding: Grounding
+    ) -> Conversation[list[Relationship]]:
+        """Relationships with at least one end among the new names."""
+        if len(known) + len(new) < 2:  # noqa: PLR2004  it takes two
+            return []
+        most = min(grammar.MOST_RELATIONSHIPS, 2 * len(new) + 1)
+        reply: Completion = yield self._request(
+            "relationships", grammar.relationships(known, new, most), tokens=most * 45, repeats=grammar.repeats_pair
+        )
+        found: dict[frozenset[str], Relationship] = {}
+        for source, target, description in grammar.read(reply.text, "relationships"):
+            description = grammar.tidy(description)
+            if grounding.holds(description):
+                found.setdefault(frozenset((source, target)), Relationship(source, target, description, gleaning))
+        return list(found.values())
+
+    def _describe(self, names: Sequence[str], gleaning: int, grounding: Grounding) -> Conversation[list[Entity]]:
+        """Type and description of each name. A name whose description does not hold keeps its type."""
+        reply: Completion = yield self._request(
+            "entities", grammar.entities(names, self.guide.types), tokens=len(names) * 55 + 20
+        )
+        told = {name: (kind, grammar.tidy(text)) for name, kind, text in grammar.read(reply.text, "descriptions")}
+        found = []
+        for name in names:
+            kind, description = told.get(name, ("other", ""))
+            start, end = grammar.find_span(self.chunk.text, name)
+            kept = description if grounding.holds(description) else ""
+            found.append(Entity(name, kind, kept, start, end, gleaning))
+        return found
+
+    def _missed(self, names: Sequence[str]) -> Conversation[bool]:
+        """Whether the model thinks that entities were missed (paper 3.1.2: a forced yes or no)."""
+        if len(names) >= grammar.MOST_NAMES:
+            return False
+        reply: Completion = yield self._request("missed", grammar.yes_or_no(), tokens=4)
+        return reply.text == "yes"
+
+    def _claims(self, names: Sequence[str], grounding: Grounding) -> Conversation[tuple[Claim, ...]]:
+        reply: Completion = yield self._request(
+            "claims",
+            grammar.claims(names, self.chunk.text),
+            tokens=grammar.MOST_CLAIMS * 75,
+            repeats=grammar.repeats_claim,
+        )
+        found: dict[str, Claim] = {}
+        for subject, object_, kind, status, start, end, description in grammar.read(reply.text, "claims"):
+            description = grammar.tidy(description)
+            if status in get_args(Status) and grounding.holds(description):
+                other = object_ if object_ != subject else ""
+                found.setdefault(description, Claim(subject, other, kind, status, start, end, description))
+        return tuple(found.values())

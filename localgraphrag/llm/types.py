@@ -37,6 +37,8 @@ class Request:
     seed, temperature : sampling; temperature 0 is greedy.
     key : the caller's name for the request, given back in the completion and shown in progress.
     then : gets this turn's completion, returns the next turn or None.
+    repeats : gets the text so far, says whether it has begun to repeat itself; then the reply is cut back to
+        the last whole item and closed. Asked whenever a string ends. It may be wrong only in missing a repeat.
     """
 
     prompt: str
@@ -47,6 +49,7 @@ class Request:
     temperature: float = 0.0
     key: str = ""
     then: Callable[[Completion], Request | None] | None = field(default=None, compare=False, repr=False)
+    repeats: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,170 @@
+"""What the model may reply at each step of an extraction: compact JSON that points only at what is there.
+
+Grammars are Outlines CFG types in llguidance's Lark syntax. `%regex {"substring_chunks": ..}` accepts any run of whole words
+of the text: that is how a name is held to the letter of the chunk.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+MOST_NAMES = 40
+MOST_GLEANED = 12
+MOST_RELATIONSHIPS = 24
+MOST_CLAIMS = 6
+NAME_CHARACTERS = 60
+TEXT_CHARACTERS = 220
+
+# words of spaced scripts whole, other scripts letter by letter, so that a name is never part of a word
+_WORDS = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[^\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+|\s+|."
+)
+_FIRST = r'[^"\\\s\x00-\x1f.,;:!?)\]}*_#>=|~-]'
+_INNER = r'[^"\\\x00-\x1f\x7f]'
+_LAST = r'[^"\\\s\x00-\x1f,;:(\[{*_#<=|~-]'
+_SHAPE = f"{_FIRST}({_INNER}{{0,{NAME_CHARACTERS - 2}}}{_LAST})?"
+_TEXT = rf'[^"\\\s\x00-\x1f]{_INNER}{{6,{TEXT_CHARACTERS}}}'
+
+
+def names(text: str | None, known: Sequence[str], most: int) -> Any:
+    """`{"entities":["..",..]}`: at most `most` names, none of `known`; verbatim spans of `text` unless that is None."""
+    lines = [f'start: "{{\\"entities\\":[" (NAME ("," NAME){{0,{most - 1}}})? "]}}"']
+    parts = [f"/{_SHAPE}/"]
+    if text is not None:
+        folded = " ".join(text.split())  # a name may run over the end of a line
+        lines.append(f'SPAN: %regex {{"substring_chunks": {json.dumps(_WORDS.findall(folded))}}}')
+        parts.append("SPAN")
+    if known:
+        lines.append("KNOWN: " + " | ".join(map(json.dumps, known)))
+        parts.append("~KNOWN")
+    lines.append(f'NAME: "\\"" ({" & ".join(parts)}) "\\""')
+    return _cfg(lines)
+
+
+def relationships(known: Sequence[str], new: Sequence[str], most: int) -> Any:
+    """`{"relationships":[["source","target","description"],..]}`: two different listed names, one of them new."""
+    lines = [f'start: "{{\\"relationships\\":[" (item ("," item){{0,{most - 1}}})? "]}}"', "TEXT: /" + _TEXT + "/"]
+    every = [*known, *new]
+    alternatives = []
+    for i, source in enumerate(every):
+        targets = [t for t in (every if source in new else new) if t != source]
+        if targets:
+            lines.append(f"t{i}: " + " | ".join(_quoted(t) for t in targets))
+            alternatives.append(f'{_quoted(source)} "," t{i}')
+    lines.append("pair: " + " | ".join(alternatives))
+    lines.append('item: "[" pair ",\\"" TEXT "\\"]"')
+    return _cfg(lines)
+
+
+def entities(names: Sequence[str], types: Sequence[str]) -> Any:
+    """`{"descriptions":[["name","type","description"],..]}`: each name once, in the order listed."""
+    items = ' "," '.join(f'"[" {_quoted(name)} ",\\"" KIND "\\",\\"" TEXT "\\"]"' for name in names)
+    return _cfg(
+        [
+            f'start: "{{\\"descriptions\\":[" {items} "]}}"',
+            "KIND: " + " | ".join(map(json.dumps, types)),
+            f"TEXT: /{_TEXT}/",
+        ]
+    )
+
+
+def claims(names: Sequence[str], text: str) -> Any:
+    """`{"claims":[["subject","object","type","status","start","end","description"],..]}`.
+
+    Subject and object are listed names (the object may be empty); dates are empty or verbatim spans with a digit.
+    """
+    folded = " ".join(text.split())
+    return _cfg(
+        [
+            f'start: "{{\\"claims\\":[" (item ("," item){{0,{MOST_CLAIMS - 1}}})? "]}}"',
+            "name: " + " | ".join(map(_quoted, names)),
+            f'SPAN: %regex {{"substring_chunks": {json.dumps(_WORDS.findall(folded))}}}',
+            r'DATE: "\"" (SPAN & /[^"\\\x00-\x1f]{0,16}[0-9][^"\\\x00-\x1f]{0,16}/)? "\""',
+            r'KIND: /[a-z][a-z ]{2,23}/',
+            'STATUS: "true" | "false" | "suspected"',
+            f"TEXT: /{_TEXT}/",
+            'item: "[" name "," (name | "\\"\\"") ",\\"" KIND "\\",\\"" STATUS "\\"," DATE "," DATE ",\\"" TEXT "\\"]"',
+        ]
+    )
+
+
+def yes_or_no() -> Any:
+    """`yes` or `no`."""
+    from outlines.types import Regex
+
+    return Regex("yes|no")
+
+
+def read(text: str, key: str) -> list[Any]:
+    """The list in a reply."""
+    found: list[Any] = json.loads(text)[key]
+    return found
+
+
+def _partial_list(text: str) -> list[Any]:
+    """The complete items of a reply that is still being written."""
+    inner = text[text.find("[") :]
+    for end in range(len(inner), 0, -1):
+        if inner[end - 1] in '"]':
+            try:
+                items: list[Any] = json.loads(inner[:end] + "]")
+            except json.JSONDecodeError:
+                continue
+            return items
+    return []
+
+
+def repeats_name(text: str) -> bool:
+    """Whether the last whole name stands in the list already."""
+    items = _partial_list(text)
+    return len(items) > 1 and items[-1] in items[:-1]
+
+
+_PAIR = re.compile(r'\["([^"]+)","([^"]+)"')
+
+
+def repeats_pair(text: str) -> bool:
+    """Whether the last pair begun was there before, either way round."""
+    pairs = [frozenset(pair) for pair in _PAIR.findall(text)]
+    return len(pairs) > 1 and pairs[-1] in pairs[:-1]
+
+
+def repeats_claim(text: str) -> bool:
+    """Whether the last whole claim says what an earlier one says."""
+    items = [item[-1] for item in _partial_list(text) if isinstance(item, list)]
+    return len(items) > 1 and items[-1] in items[:-1]
+
+
+def tidy(text: str) -> str:
+    """A description without loose ends: one that ran into its cap is cut at the end of its last sentence or word.
+
+    >>> tidy("Short and whole. "), tidy("One. " + "x" * 216)
+    ('Short and whole.', 'One.')
+    """
+    text = text.strip()
+    if len(text) < TEXT_CHARACTERS or text.endswith((".", "!", "?")):
+        return text
+    sentence = max(text.rfind(mark) for mark in (". ", "! ", "? ", "。"))
+    return text[: sentence + 1] if sentence > 0 else text[: text.rfind(" ")].rstrip(" ,;:") + "…"
+
+
+def find_span(text: str, name: str) -> tuple[int, int]:
+    """Character span of a name's first mention, whole words first; (-1, -1) if it has none."""
+    pattern = r"\s+".join(map(re.escape, name.split()))
+    if not pattern:
+        return -1, -1
+    found = re.search(rf"(?<!\w){pattern}(?!\w)", text) or re.search(pattern, text)
+    return found.span() if found else (-1, -1)
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(json.dumps(name, ensure_ascii=False), ensure_ascii=False)
+
+
+def _cfg(lines: Sequence[str]) -> Any:
+    from outlines.types import CFG
+
+    return CFG("\n".join(lines))

@@ -1,0 +1,59 @@
+"""Does the text bear out what the model says of it? A check without a model (algorithms.md 2)."""
+
+from __future__ import annotations
+
+import re
+
+SHARE = 0.5
+"""Least share of a description's content words that the text must have."""
+
+_WORD = re.compile(r"\w+")
+_STEM = 5  # letters that count: "appointed" and "appointment" are one word here
+_SHORT = 4  # shorter words carry no content that can be checked
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+class Grounding:
+    """Judges descriptions against one chunk.
+
+    Parameters
+    ----------
+    text, title : what the model was shown.
+    example : the worked example of the prompt; its names and rare words must not turn up elsewhere.
+
+    >>> g = Grounding("Ada Brook repaired the sluice in May.", "Log", "Tom Vale sold the mill.")
+    >>> g.holds("Ada repaired the sluice."), g.holds("Ada Brook sold the mill."), g.refused
+    (True, False, 1)
+    """
+
+    def __init__(self, text: str, title: str, example: str) -> None:
+        self._shown = _pieces(f"{title}\n{text}")
+        names = {w.casefold() for w in _WORD.findall(example) if w[:1].isupper() and len(w) >= _SHORT}
+        said_small = {w for w in _WORD.findall(example) if w.islower()}
+        self._foreign = {_stem(w) for w in names - said_small} - self._shown
+        self.refused = 0
+
+    def holds(self, description: str) -> bool:
+        """Whether the description may be kept; counts those that may not. An empty one says nothing and is not kept."""
+        said = _pieces(description)
+        if not said:
+            kept = bool(description.strip())
+            return kept
+        borne_out = len(said & self._shown) / len(said) >= SHARE and not said & self._foreign
+        self.refused += not borne_out
+        return borne_out
+
+
+def _pieces(text: str) -> set[str]:
+    """The checkable pieces of a text: word stems, or pairs of characters where words are not spaced."""
+    found = set()
+    for word in _WORD.findall(text.casefold()):
+        if _UNSPACED.search(word):
+            found |= {word[i : i + 2] for i in range(max(len(word) - 1, 1))}
+        elif len(word) >= _SHORT or word.isdigit():
+            found.add(_stem(word))
+    return found
+
+
+def _stem(word: str) -> str:
+    return word[:_STEM]

@@ -1,0 +1,119 @@
+"""Ending a reply early without breaking it: what the grammar cannot express.
+
+A reply that nears its token cap, or repeats itself, is cut back to the last place where it makes sense (a whole list
+item, the end of a sentence) and closed from there by the shortest way that the grammar allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "।", "؟", "…")
+_LONGEST_PERIOD = 40  # tokens; longer loops are caught by the caps of the output type
+_LONGEST_WAY = 64  # tokens that closing may add
+
+Encode = Callable[[str], list[int]]
+Pieces = Callable[[Sequence[int]], list[bytes]]
+
+
+def in_string(text: bytes) -> bool:
+    r"""Whether a prefix of a JSON text ends inside a string.
+
+    >>> in_string(b'{"a":"x'), in_string(b'{"a":"x\\""'), in_string(b'{"a"')
+    (True, False, False)
+    """
+    inside = escaped = False
+    for byte in text:
+        if escaped:
+            escaped = False
+        elif byte == 0x5C:  # backslash
+            escaped = inside
+        elif byte == 0x22:  # quote
+            inside = not inside
+    return inside
+
+
+def looping(tokens: Sequence[int]) -> int:
+    """Tokens to drop if the end of `tokens` is one phrase three times over, else 0.
+
+    >>> looping([7, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4]), looping([1, 2, 3, 4])
+    (8, 0)
+    """
+    for period in range(1, _LONGEST_PERIOD + 1):
+        times = 3 if period >= 4 else 12 // period + 1  # short rhythms ("1, 1, 1") need more before they count
+        if len(tokens) < period * times:
+            break
+        tail = tokens[-period:]
+        if all(tokens[-period * (i + 1) : len(tokens) - period * i] == tail for i in range(1, times)):
+            return period * (times - 1)
+    return 0
+
+
+def close(matcher: Any, tokens: list[int], pieces: Pieces, encode: Encode) -> tuple[list[int], int] | None:
+    """The shortest sensible end of a reply.
+
+    Parameters
+    ----------
+    matcher : an `LLMatcher` that has consumed `tokens`.
+    tokens : the reply so far; a list, since tails of it are compared.
+    pieces, encode : the tokenizer's two ways.
+
+    Returns
+    -------
+    The closing tokens and the number of reply tokens kept before them, or None if nothing could be closed (a grammar that is
+    not JSON-like and nowhere complete).
+    """
+    bytes_of = pieces(tokens)
+
+    def attempt(keep: int, *, invent: bool, words: bool = False) -> list[int] | None:
+        text, rest = b"".join(bytes_of[:keep]), b"".join(bytes_of[keep:])
+        if _sensible(text, rest) or (words and rest[:1] in (b" ", b"")):
+            return _way_out(_at(matcher, len(tokens) - keep), text, pieces, encode, invent=invent)
+        return None
+
+    everywhere, nearby = range(len(tokens), -1, -1), range(len(tokens), max(len(tokens) - 24, -1), -1)
+    for places, invent, words in ((everywhere, False, False), (everywhere, True, False), (nearby, True, True)):
+        for keep in places:
+            way = attempt(keep, invent=invent, words=words)
+            if way is not None:
+                return way, keep
+    return None
+
+
+def _at(matcher: Any, back: int) -> Any:
+    copy = matcher.deep_copy()
+    if back:
+        copy.rollback(back)
+    return copy
+
+
+def _sensible(text: bytes, rest: bytes) -> bool:
+    if not in_string(text):
+        return True
+    return rest.startswith(b'"') or text.decode("utf-8", "replace").endswith(SENTENCE_ENDS)
+
+
+def _way_out(matcher: Any, text: bytes, pieces: Pieces, encode: Encode, *, invent: bool) -> list[int] | None:
+    """Tokens that complete the value. Only with `invent` may they hold more than quotes, brackets and forced tokens."""
+    way: list[int] = []
+    opened = in_string(text)
+    while len(way) < _LONGEST_WAY:
+        if matcher.is_stopped() or matcher.is_accepting():
+            return way
+        step = list(matcher.compute_ff_tokens()) or encode(matcher.compute_ff_bytes().decode("utf-8", "ignore"))
+        if not step:
+            if in_string(text):
+                # a string that was open may be closed; one that this way itself opened would be made up
+                choices = ['"', "."] if invent else (['"'] if opened else [])
+            else:
+                choices = ["]", "}", "0", "false", "null", '"'] if invent else ["]", "}"]
+            step = next((ids for ids in map(encode, choices) if matcher.validate_tokens(ids) == len(ids)), [])
+        if not step or matcher.try_consume_tokens(step) != len(step):
+            return None
+        added = b"".join(pieces(step))
+        if opened and b'"' in added:
+            opened = False
+        way += step
+        text += added
+    return None
