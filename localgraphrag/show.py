@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -187,9 +188,7 @@ class _Shower:
 
     def node(self, node: Node) -> Shown:
         edges, claims = self.index.graph.edges_of(node.id), self.index.graph.claims_of(node.id)
-        spans: dict[str, list[tuple[int, int]]] = {id_: [] for id_ in node.chunk_ids}
-        for mention in node.mentions:
-            spans.setdefault(mention.chunk_id, []).append((mention.start, mention.end))
+        spans = self._named([node], node.chunk_ids)
         links = [self._edge_link(edge) for edge in edges]
         links += [Link("claim", c.id, c.description, f"{c.type}, {c.status}") for c in claims]
         links += self._community_links(node.id)
@@ -203,11 +202,7 @@ class _Shower:
 
     def edge(self, edge: Edge) -> Shown:
         ends = (edge.source, edge.target)
-        spans: dict[str, list[tuple[int, int]]] = {id_: [] for id_ in edge.chunk_ids}
-        for node in map(self.index.graph.node, ends):
-            for mention in node.mentions:
-                if mention.chunk_id in spans:
-                    spans[mention.chunk_id].append((mention.start, mention.end))
+        spans = self._named(map(self.index.graph.node, ends), edge.chunk_ids)
         links = tuple(Link("entity", id_, self.names[id_], "end") for id_ in ends)
         facts = {"weight": edge.weight, "chunks": len(edge.chunk_ids)}
         return Shown("relationship", edge.id, self._title(edge), edge.description, facts, links, self._passages(spans))
@@ -245,10 +240,10 @@ class _Shower:
         links += [self._edge_link(e) for e in graph.edges if chunk.id in e.chunk_ids]
         links += [Link("claim", c.id, c.description, c.status) for c in graph.claims if c.chunk_id == chunk.id]
         links.append(Link("document", chunk.document_id, chunk.title, "document"))
-        spans = [(m.start, m.end) for n in nodes for m in n.mentions if m.chunk_id == chunk.id]
+        spans = self._named(nodes, [chunk.id])
         facts = {"ordinal": chunk.ordinal, "start": chunk.start, "end": chunk.end, "tokens": chunk.tokens}
         title = f"{chunk.title}, chunk {chunk.ordinal + 1}"
-        return Shown("chunk", chunk.id, title, chunk.text, facts, tuple(links), self._passages({chunk.id: spans}))
+        return Shown("chunk", chunk.id, title, chunk.text, facts, tuple(links), self._passages(spans))
 
     def document(self, document_id: str) -> Shown:
         document = self.documents[document_id]
@@ -269,6 +264,14 @@ class _Shower:
                 spans.setdefault(source.chunk_id, []).append((source.start, source.end))
         facts = {"method": answer.method, "level": answer.level, "record": answer.record}
         return Shown("answer", id_, answer.question, answer.text, facts, tuple(links), self._passages(spans))
+
+    def _named(self, nodes: Iterable[Node], chunk_ids: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
+        """Where the chunks name the nodes. A mention belongs to one chunk; where two overlap, it is in both."""
+        spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for node in nodes:
+            for mention in node.mentions:
+                spans[self.chunks[mention.chunk_id].document_id].append((mention.start, mention.end))
+        return {id_: spans[self.chunks[id_].document_id] for id_ in chunk_ids}
 
     def _passages(self, spans: dict[str, list[tuple[int, int]]]) -> tuple[Passage, ...]:
         """Chunks with spans given in their documents."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from localgraphrag import extract, schema
+from localgraphrag import schema
 from localgraphrag.chunks import Chunk
 from localgraphrag.config import Settings
 from localgraphrag.embed import HashEmbedder
@@ -39,7 +37,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def sentence(i: int) -> str:
-    a, b, c = (NAMES[(i * k + k) % len(NAMES)] for k in (1, 5, 7))
+    a, b, c = (NAMES[(i * k + k - 1) % len(NAMES)] for k in (1, 5, 7))
     return f"In the year {1800 + i} {a} wrote to {b} of the work of {c}."
 
 
@@ -120,23 +118,3 @@ def tables_of(path: Path) -> dict[str, list[tuple[Any, ...]]]:
         return {
             name: sorted(store.rows(f"SELECT * FROM {name}"), key=repr) for name in names if name not in schema.LEDGER
         }
-
-
-def use_plain_extraction() -> None:
-    extract.extraction_units = extraction_units  # type: ignore[attr-defined]
-
-
-if __name__ == "__main__":  # a run to be killed: DOCUMENTS, PROJECT, and seconds that a call takes
-    import time
-
-    use_plain_extraction()
-    documents, project, pause = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
-
-    def slow(messages: tuple[Message, ...], request: Request) -> str:
-        time.sleep(pause)
-        sys.stdout.write(f"{request.key}\n")
-        sys.stdout.flush()
-        return reply(messages, request)
-
-    summary = open_project(project, slow).index(documents, progress=lambda p: None)
-    sys.stdout.write(json.dumps(asdict(summary)) + "\n")
