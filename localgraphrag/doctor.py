@@ -12,6 +12,7 @@ from typing import Literal
 
 from localgraphrag.config import INDEX_FILE, Settings, models_folder
 from localgraphrag.errors import LocalGraphRAGError, ModelError
+from localgraphrag.llm import DEFAULT_SLOTS, TOKENS_PER_SLOT
 from localgraphrag.llm.catalog import Kind, ModelFile, Tick, resolve_model, verify_model
 
 _OVERHEAD = 1.1  # weights repacked for the processor's vector units, buffers
@@ -81,10 +82,11 @@ def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
         )  # fmt: skip
     else:
         yield Check("context", "ok", f"context_window {window:,} of {trained:,} tokens")
-    needed = model.path.stat().st_size * _OVERHEAD + per_token * window + _COMPUTE_BYTES
+    cells = max((settings.slots or DEFAULT_SLOTS) * TOKENS_PER_SLOT, window)
+    needed = model.path.stat().st_size * _OVERHEAD + per_token * cells + _COMPUTE_BYTES
     memory = psutil.virtual_memory()
     found = f"{memory.available / 1e9:.1f} GB free of {memory.total / 1e9:.1f} GB; about {needed / 1e9:.1f} GB needed"
-    small = "Close other programs, take `--model qwen2.5-coder-0.5b`, or lower `context_window`."
+    small = "Close other programs, take `--model qwen2.5-coder-0.5b`, or set fewer `slots`."
     yield Check("memory", "ok", found) if needed <= memory.available else Check("memory", "warn", found, small)
 
 

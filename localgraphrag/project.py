@@ -107,7 +107,7 @@ class Project:
             if self._engine is None:
                 from localgraphrag.llm import load_engine
 
-                self._engine = load_engine(self.settings)
+                self._engine = load_engine(self.settings, self.folder)
             return self._engine
 
     @property
