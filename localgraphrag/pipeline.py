@@ -235,9 +235,10 @@ class StoredRunner:
 
 @dataclass
 class Reporter:
-    """Times stages and tells progress."""
+    """Times stages and tells progress, also when an engine shows signs of life between results."""
 
     told: OnProgress | None = None
+    engine: Any = None
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
@@ -245,7 +246,13 @@ class Reporter:
         """Tell that a stage begins and ends, and keep its seconds."""
         stage = Stage(name, total, self.told)
         stage.tell(detail)
-        yield stage
+        if hasattr(self.engine, "on_heartbeat"):
+            self.engine.on_heartbeat = stage.heartbeat
+        try:
+            yield stage
+        finally:
+            if hasattr(self.engine, "on_heartbeat"):
+                self.engine.on_heartbeat = None
         self.seconds[name] = time.monotonic() - stage.started
         stage.total = stage.total or stage.done
         stage.tell("done")
@@ -277,6 +284,11 @@ class Stage:
             self.fresh += 1
             self.tokens += outcome.usage.read_tokens + outcome.usage.output_tokens
         self.tell(f"{outcome.unit.name} {'failed: ' + outcome.error if outcome.error else 'done'}")
+
+    def heartbeat(self, beat: Any) -> None:
+        """Tell that the engine is alive; see `llm.llamacpp.Heartbeat`."""
+        pace = f"{beat.output_tokens} tokens so far, {beat.tokens_per_second:.1f}/s, {beat.active} at once"
+        self.tell(f"{beat.key}: {pace}")
 
     def tell(self, detail: str) -> None:
         """Tell how far the stage is."""
@@ -318,7 +330,7 @@ def index_project(
         No room; everything done before is kept.
     """
     started = time.monotonic()
-    reporter = Reporter(progress)
+    reporter = Reporter(progress, engine)
     known = {id_ for (id_,) in store.rows("SELECT document_id FROM sources")}
     documents = tables.in_order(reading.documents)
     with reporter.stage("chunk", len(documents)) as stage:

@@ -44,7 +44,7 @@ class Asking:
     ) -> None:
         self.store, self.settings, self.prompts, self.embedder = store, settings, prompts, embedder
         self.index = tables.load_index(store)
-        self.reporter = Reporter(progress)
+        self.reporter = Reporter(progress, engine)
         documents = {chunk.id: chunk.document_id for chunk in self.index.chunks}
         self.runner = StoredRunner(engine, store, purpose="query", documents=documents)
 

@@ -14,6 +14,7 @@ from localgraphrag import extract, tables
 from localgraphrag.documents import read_documents
 from localgraphrag.embed import HashEmbedder
 from localgraphrag.errors import EmptyExtractionError, LocalGraphRAGError, ModelError, StoreFullError, StoreLockedError
+from localgraphrag.llm.llamacpp import Heartbeat
 from localgraphrag.llm.output import schema
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.llm.types import Completion, Request, Usage
@@ -486,6 +487,25 @@ def test_a_failing_engine_error_is_an_outcome_not_a_crash(project: Project, docs
     broken = Project.open(project.folder, engine=Half(bench.reply), embedder=HashEmbedder(8), **bench.SETTINGS)
     summary = broken.index(docs)
     assert {f.stage for f in summary.failures} <= {"report"}
+
+
+def test_signs_of_life_of_the_engine_are_told(project: Project, docs: Path):
+    class Slow(ScriptedEngine):
+        on_heartbeat = None
+
+        def run(self, requests):
+            for completion in super().run(requests):
+                self.on_heartbeat(Heartbeat(completion.key, 4, 120, 31.25))
+                yield completion
+
+    events: list[Progress] = []
+    engine = Slow(bench.reply)
+    Project.open(project.folder, engine=engine, embedder=HashEmbedder(8), **bench.SETTINGS).index(
+        docs, progress=events.append
+    )
+    beats = [e for e in events if e.detail.endswith(": 120 tokens so far, 31.2/s, 4 at once")]
+    assert {e.stage for e in beats} == {"extract", "report"}
+    assert engine.on_heartbeat is None
 
 
 def test_tables_can_be_read_with_plain_sql(project: Project, docs: Path):

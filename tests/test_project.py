@@ -100,7 +100,7 @@ class TestIndex:
         assert not project.folder.exists()
 
     def test_a_missing_model_makes_nothing(self, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        def none(_settings: Settings) -> None:
+        def none(_settings: Settings, *_folder: Path) -> None:
             raise ModelMissingError("no such model")
 
         monkeypatch.setattr("localgraphrag.llm.load_engine", none, raising=False)
@@ -111,7 +111,7 @@ class TestIndex:
     def test_without_an_embedder_all_but_vector_search_works(
         self, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        def none(_settings: Settings) -> None:
+        def none(_settings: Settings, *_folder: Path) -> None:
             raise ModelMissingError("There is no embedder here. Run `localgraphrag models pull`.")
 
         monkeypatch.setattr("localgraphrag.embed.load_embedder", none)
