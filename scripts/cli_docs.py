@@ -20,6 +20,7 @@ index; 2 wrong use, or work that could not start.
 def render() -> str:
     """The page: the help of every command, in the order of the program."""
     import typer.main
+
     from localgraphrag.cli import app
 
     root = typer.main.get_command(app)
