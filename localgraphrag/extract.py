@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 from localgraphrag import extract_grammar as grammar
@@ -97,7 +98,7 @@ class _Guide:
         self.gleanings, self.claims, self.grounded = settings.max_gleanings, settings.claims, settings.grounded
         self.seed = settings.seed
         self._prompts = prompts
-        names = ["extract_system", "extract_example", "extract_names", "extract_relationships", "extract_entities"]
+        names = ["extract_system", "extract_example", "extract_names", "extract_relationships", "extract_details"]
         names += ["extract_missed", "extract_more"] if self.gleanings else []
         names += ["extract_claims"] if self.claims else []
         options = (*self.types, str(self.gleanings), str(self.claims), str(self.grounded))
@@ -107,7 +108,7 @@ class _Guide:
 
     def ask(self, step: str, **values: Any) -> str:
         """The user's message of a step."""
-        return self._prompts.render(f"extract_{step}", types=self.types, **values)
+        return self._prompts.render(f"extract_{step}", types=self.types, claims=self.claims, **values)
 
     def _prefix(self) -> tuple[Message, ...]:
         """The system message, then the worked example as a conversation that has already taken place."""
@@ -115,6 +116,8 @@ class _Guide:
         for turn in self.example.split("\n=== ")[1:]:
             role, _, content = turn.partition("\n")
             step, _, title = role.partition(" ")
+            if step == "claims" and not self.claims:
+                break
             if step == "reply":
                 messages.append(Message("assistant", content.strip()))
             else:
@@ -143,8 +146,9 @@ class _Asking:
             new = yield from self._names(names)
             if not new:
                 break
-            relationships += yield from self._relationships(names, new, gleaning, grounding)
-            entities += yield from self._describe(new, gleaning, grounding)
+            linked = yield from self._relationships(names, new, gleaning, grounding)
+            entities += yield from self._details(new, linked, gleaning, grounding)
+            relationships += linked
             names += new
         if guide.claims and names:
             claims = yield from self._claims(names, grounding)
@@ -169,10 +173,10 @@ class _Asking:
         most = grammar.MOST_GLEANED if known else grammar.MOST_NAMES
         reply: Completion = yield self._request(
             "more" if known else "names",
-            grammar.names(text, known, most),
+            grammar.names(text, most),
             tokens=most * 10,
             first=not known,
-            repeats=grammar.repeats_name,
+            repeats=partial(grammar.repeats_name, known=frozenset(known)),
         )
         found = dict.fromkeys(grammar.read(reply.text, "entities"))
         seen = {name.casefold() for name in known}
@@ -184,29 +188,33 @@ class _Asking:
         """Relationships with at least one end among the new names."""
         if len(known) + len(new) < 2:  # noqa: PLR2004  it takes two
             return []
-        most = min(grammar.MOST_RELATIONSHIPS, 2 * len(new) + 1)
+        most = min(grammar.MOST_RELATIONSHIPS, 2 * len(new))
         reply: Completion = yield self._request(
             "relationships", grammar.relationships(known, new, most), tokens=most * 45, repeats=grammar.repeats_pair
         )
         found: dict[frozenset[str], Relationship] = {}
-        for source, target, description in grammar.read(reply.text, "relationships"):
-            description = grammar.tidy(description)
-            if grounding.holds(description):
+        for source, target, text in grammar.read(reply.text, "relationships"):
+            description = grammar.tidy(text)
+            if not grammar.stray_link(source, target, text) and grounding.holds(description, source, target):
                 found.setdefault(frozenset((source, target)), Relationship(source, target, description, gleaning))
         return list(found.values())
 
-    def _describe(self, names: Sequence[str], gleaning: int, grounding: Grounding) -> Conversation[list[Entity]]:
-        """Type and description of each name. A name whose description does not hold keeps its type."""
+    def _details(
+        self, names: Sequence[str], linked: Sequence[Relationship], gleaning: int, grounding: Grounding
+    ) -> Conversation[list[Entity]]:
+        """Type and description of each name. One whose description does not hold is kept without it."""
         reply: Completion = yield self._request(
-            "entities", grammar.entities(names, self.guide.types), tokens=len(names) * 55 + 20
+            "details", grammar.details(names, self.guide.types), tokens=len(names) * 50 + 20
         )
-        told = {name: (kind, grammar.tidy(text)) for name, kind, text in grammar.read(reply.text, "descriptions")}
+        told = {name: (kind, grammar.tidy(text)) for name, kind, text in grammar.read(reply.text, "details")}
+        ends = {end for relationship in linked for end in (relationship.source, relationship.target)}
         found = []
         for name in names:
             kind, description = told.get(name, ("other", ""))
-            start, end = grammar.find_span(self.chunk.text, name)
-            kept = description if grounding.holds(description) else ""
-            found.append(Entity(name, kind, kept, start, end, gleaning))
+            kept = description if grounding.holds(description, name) else ""
+            # a common noun of which nothing can be said is no entity
+            if kept or name in ends or name[:1] != name[:1].lower() or name.upper() == name.lower():
+                found.append(Entity(name, kind, kept, *grammar.find_span(self.chunk.text, name), gleaning))
         return found
 
     def _missed(self, names: Sequence[str]) -> Conversation[bool]:
@@ -224,9 +232,9 @@ class _Asking:
             repeats=grammar.repeats_claim,
         )
         found: dict[str, Claim] = {}
-        for subject, object_, kind, status, start, end, description in grammar.read(reply.text, "claims"):
+        for subject, description, status, kind, object_, start, end in grammar.read(reply.text, "claims"):
             description = grammar.tidy(description)
-            if status in get_args(Status) and grounding.holds(description):
+            if status in get_args(Status) and grounding.holds(description, subject):
                 other = object_ if object_ != subject else ""
                 found.setdefault(description, Claim(subject, other, kind, status, start, end, description))
         return tuple(found.values())

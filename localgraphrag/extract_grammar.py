@@ -13,58 +13,64 @@ from typing import Any
 
 MOST_NAMES = 40
 MOST_GLEANED = 12
-MOST_RELATIONSHIPS = 24
-MOST_CLAIMS = 6
+MOST_RELATIONSHIPS = 20
+MOST_CLAIMS = 4
 NAME_CHARACTERS = 60
-TEXT_CHARACTERS = 220
+TEXT_CHARACTERS = 140
+LINK_CHARACTERS = 110
+
+_STOPS = (".", "!", "?", "。", "…")
 
 # words of spaced scripts whole, other scripts letter by letter, so that a name is never part of a word
 _WORDS = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[^\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+|\s+|."
 )
-_FIRST = r'[^"\\\s\x00-\x1f.,;:!?)\]}*_#>=|~-]'
 _INNER = r'[^"\\\x00-\x1f\x7f]'
-_LAST = r'[^"\\\s\x00-\x1f,;:(\[{*_#<=|~-]'
-_SHAPE = f"{_FIRST}({_INNER}{{0,{NAME_CHARACTERS - 2}}}{_LAST})?"
+_SHAPE = rf'[\p{{L}}\p{{N}}]([^"\\\x00-\x1f\x7f,;!?*_#<>=|~\[\]{{}}“”„«»…]{{0,{NAME_CHARACTERS - 2}}}[\p{{L}}\p{{M}}\p{{N}}).])?'
+# between source and target: up to a space or bracket, or any letter of a script without spaces; longer than a clause is
+# not a link but a model that has lost its thread, and `stray_link` finds it
+_LINK = rf'({_INNER}{{0,{LINK_CHARACTERS - 1}}}[ (\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])?'
+_REST = rf"[^\p{{L}}\p{{N}}"\\\x00-\x1f\x7f]{_INNER}{{0,{LINK_CHARACTERS}}}"
 _TEXT = rf'[^"\\\s\x00-\x1f]{_INNER}{{6,{TEXT_CHARACTERS}}}'
 
 
-def names(text: str | None, known: Sequence[str], most: int) -> Any:
-    """`{"entities":["..",..]}`: at most `most` names, none of `known`; verbatim spans of `text` unless that is None."""
+def names(text: str | None, most: int) -> Any:
+    """`{"entities":["..",..]}`: at most `most` names; verbatim spans of `text` unless that is None."""
     lines = [f'start: "{{\\"entities\\":[" (NAME ("," NAME){{0,{most - 1}}})? "]}}"']
     parts = [f"/{_SHAPE}/"]
     if text is not None:
         folded = " ".join(text.split())  # a name may run over the end of a line
         lines.append(f'SPAN: %regex {{"substring_chunks": {json.dumps(_WORDS.findall(folded))}}}')
         parts.append("SPAN")
-    if known:
-        lines.append("KNOWN: " + " | ".join(map(json.dumps, known)))
-        parts.append("~KNOWN")
     lines.append(f'NAME: "\\"" ({" & ".join(parts)}) "\\""')
     return _cfg(lines)
 
 
 def relationships(known: Sequence[str], new: Sequence[str], most: int) -> Any:
-    """`{"relationships":[["source","target","description"],..]}`: two different listed names, one of them new."""
-    lines = [f'start: "{{\\"relationships\\":[" (item ("," item){{0,{most - 1}}})? "]}}"', "TEXT: /" + _TEXT + "/"]
+    """`{"relationships":[["source","target","description"],..]}`.
+
+    Source and target are different listed names, one of them new; the description begins with the source and goes on
+    to name the target, so that it speaks of both.
+    """
     every = [*known, *new]
-    alternatives = []
-    for i, source in enumerate(every):
-        targets = [t for t in (every if source in new else new) if t != source]
-        if targets:
-            lines.append(f"t{i}: " + " | ".join(_quoted(t) for t in targets))
-            alternatives.append(f'{_quoted(source)} "," t{i}')
-    lines.append("pair: " + " | ".join(alternatives))
-    lines.append('item: "[" pair ",\\"" TEXT "\\"]"')
-    return _cfg(lines)
+    lines, alternatives = [], []
+    for i, target in enumerate(every):
+        lines.append(f"ABOUT{i}: /{_LINK}/ {json.dumps(target)} /({_REST})?/")
+    for source in every:
+        for i, target in enumerate(every):
+            if source != target and (source in new or target in new):
+                head = f'["{source}","{target}","{source} '
+                alternatives.append(f"{json.dumps(head, ensure_ascii=False)} ABOUT{i}")
+    lines.append("item: (" + " | ".join(alternatives) + ') "\\"]"')
+    return _cfg([f'start: "{{\\"relationships\\":[" (item ("," item){{0,{most - 1}}})? "]}}"', *lines])
 
 
-def entities(names: Sequence[str], types: Sequence[str]) -> Any:
-    """`{"descriptions":[["name","type","description"],..]}`: each name once, in the order listed."""
+def details(names: Sequence[str], types: Sequence[str]) -> Any:
+    """`{"details":[["name","type","description"],..]}`: each name once, in the order listed."""
     items = ' "," '.join(f'"[" {_quoted(name)} ",\\"" KIND "\\",\\"" TEXT "\\"]"' for name in names)
     return _cfg(
         [
-            f'start: "{{\\"descriptions\\":[" {items} "]}}"',
+            f'start: "{{\\"details\\":[" {items} "]}}"',
             "KIND: " + " | ".join(map(json.dumps, types)),
             f"TEXT: /{_TEXT}/",
         ]
@@ -72,7 +78,7 @@ def entities(names: Sequence[str], types: Sequence[str]) -> Any:
 
 
 def claims(names: Sequence[str], text: str) -> Any:
-    """`{"claims":[["subject","object","type","status","start","end","description"],..]}`.
+    """`{"claims":[["subject","statement","status","kind","object","start","end"],..]}`.
 
     Subject and object are listed names (the object may be empty); dates are empty or verbatim spans with a digit.
     """
@@ -83,10 +89,10 @@ def claims(names: Sequence[str], text: str) -> Any:
             "name: " + " | ".join(map(_quoted, names)),
             f'SPAN: %regex {{"substring_chunks": {json.dumps(_WORDS.findall(folded))}}}',
             r'DATE: "\"" (SPAN & /[^"\\\x00-\x1f]{0,16}[0-9][^"\\\x00-\x1f]{0,16}/)? "\""',
-            r'KIND: /[a-z][a-z ]{2,23}/',
+            r"KIND: /[a-z][a-z ]{2,23}/",
             'STATUS: "true" | "false" | "suspected"',
             f"TEXT: /{_TEXT}/",
-            'item: "[" name "," (name | "\\"\\"") ",\\"" KIND "\\",\\"" STATUS "\\"," DATE "," DATE ",\\"" TEXT "\\"]"',
+            r'item: "[" name ",\"" TEXT "\",\"" STATUS "\",\"" KIND "\"," (name | "\"\"") "," DATE "," DATE "]"',
         ]
     )
 
@@ -117,35 +123,41 @@ def _partial_list(text: str) -> list[Any]:
     return []
 
 
-def repeats_name(text: str) -> bool:
-    """Whether the last whole name stands in the list already."""
+def repeats_name(text: str, known: frozenset[str] = frozenset()) -> bool:
+    """Whether the last whole name stands in the list already, or is known from before."""
     items = _partial_list(text)
-    return len(items) > 1 and items[-1] in items[:-1]
+    return bool(items) and (items[-1] in items[:-1] or items[-1] in known)
 
 
-_PAIR = re.compile(r'\["([^"]+)","([^"]+)"')
+_ENDS = re.compile(r'\["([^"]+)","([^"]+)","')
 
 
 def repeats_pair(text: str) -> bool:
-    """Whether the last pair begun was there before, either way round."""
-    pairs = [frozenset(pair) for pair in _PAIR.findall(text)]
+    """Whether the ends of the last relationship were there before, either way round."""
+    pairs = [frozenset(pair) for pair in _ENDS.findall(text)]
     return len(pairs) > 1 and pairs[-1] in pairs[:-1]
+
+
+def stray_link(source: str, target: str, description: str) -> bool:
+    """Whether the way from source to target ran into its cap, so that the target was forced upon the sentence."""
+    found = description.find(target, len(source) + 1)
+    return found < 0 or found - len(source) - 1 >= LINK_CHARACTERS - 1
 
 
 def repeats_claim(text: str) -> bool:
     """Whether the last whole claim says what an earlier one says."""
-    items = [item[-1] for item in _partial_list(text) if isinstance(item, list)]
+    items = [item[1] for item in _partial_list(text) if isinstance(item, list)]
     return len(items) > 1 and items[-1] in items[:-1]
 
 
-def tidy(text: str) -> str:
+def tidy(text: str, cap: int = TEXT_CHARACTERS) -> str:
     """A description without loose ends: one that ran into its cap is cut at the end of its last sentence or word.
 
     >>> tidy("Short and whole. "), tidy("One. " + "x" * 216)
     ('Short and whole.', 'One.')
     """
     text = text.strip()
-    if len(text) < TEXT_CHARACTERS or text.endswith((".", "!", "?")):
+    if len(text) < cap or text.endswith(_STOPS):
         return text
     sentence = max(text.rfind(mark) for mark in (". ", "! ", "? ", "。"))
     return text[: sentence + 1] if sentence > 0 else text[: text.rfind(" ")].rstrip(" ,;:") + "…"

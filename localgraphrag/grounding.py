@@ -22,8 +22,10 @@ class Grounding:
     example : the worked example of the prompt; its names and rare words must not turn up elsewhere.
 
     >>> g = Grounding("Ada Brook repaired the sluice in May.", "Log", "Tom Vale sold the mill.")
-    >>> g.holds("Ada repaired the sluice."), g.holds("Ada Brook sold the mill."), g.refused
-    (True, False, 1)
+    >>> g.holds("Ada Brook repaired the sluice.", "Ada Brook"), g.holds("Ada Brook sold the mill.", "Ada Brook")
+    (True, False)
+    >>> g.holds("Ada Brook is a person.", "Ada Brook"), g.refused
+    (False, 2)
     """
 
     def __init__(self, text: str, title: str, example: str) -> None:
@@ -33,13 +35,16 @@ class Grounding:
         self._foreign = {_stem(w) for w in names - said_small} - self._shown
         self.refused = 0
 
-    def holds(self, description: str) -> bool:
-        """Whether the description may be kept; counts those that may not. An empty one says nothing and is not kept."""
+    def holds(self, description: str, *names: str) -> bool:
+        """Whether a description may be kept; counts those that may not.
+
+        The names it is about prove nothing, being given: what is said beyond them must be in the text. A
+        description without any checkable word says nothing and is not kept.
+        """
         said = _pieces(description)
-        if not said:
-            kept = bool(description.strip())
-            return kept
-        borne_out = len(said & self._shown) / len(said) >= SHARE and not said & self._foreign
+        for name in names:
+            said -= _pieces(name)
+        borne_out = bool(said) and len(said & self._shown) / len(said) >= SHARE and not said & self._foreign
         self.refused += not borne_out
         return borne_out
 
