@@ -30,7 +30,7 @@ _SHAPE = rf'[\p{{L}}\p{{N}}]([^"\\\x00-\x1f\x7f,;!?*_#<>=|~\[\]{{}}“”„«»
 # between source and target: up to a space or bracket, or any letter of a script without spaces; longer than a clause is
 # not a link but a model that has lost its thread, and `stray_link` finds it
 _LINK = rf'({_INNER}{{0,{LINK_CHARACTERS - 1}}}[ (\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])?'
-_REST = rf"[^\p{{L}}\p{{N}}"\\\x00-\x1f\x7f]{_INNER}{{0,{LINK_CHARACTERS}}}"
+_REST = rf'[^\p{{L}}\p{{N}}"\\\x00-\x1f\x7f]{_INNER}{{0,{LINK_CHARACTERS}}}'
 _TEXT = rf'[^"\\\s\x00-\x1f]{_INNER}{{6,{TEXT_CHARACTERS}}}'
 
 
