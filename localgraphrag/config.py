@@ -29,32 +29,49 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="LOCALGRAPHRAG_", extra="forbid", frozen=True)
 
-    model: str = Field("qwen2.5-coder-1.5b", description="Language model: a name from `models list`, or the path of a GGUF file.")
+    model: str = Field(
+        "qwen2.5-coder-1.5b", description="Language model: a name from `models list`, or the path of a GGUF file."
+    )
     embedder: str = Field("all-minilm-l6-v2", description="Embedding model for vector search: a name or a folder.")
 
     include: list[str] = Field([], description="Globs of files to read; empty reads every supported kind.")
     exclude: list[str] = Field([], description="Globs of files to leave out.")
     text_column: str = Field("text", description="Column or field of CSV and JSONL files that holds the text.")
-    title_column: str = Field("title", description="Column or field of CSV and JSONL files that holds the title, if there is one.")
+    title_column: str = Field(
+        "title", description="Column or field of CSV and JSONL files that holds the title, if there is one."
+    )
 
-    chunk_size: int = Field(600, ge=20, le=8000, description="Tokens per chunk. 600 is the paper's; larger chunks are faster and find less.")
+    chunk_size: int = Field(
+        600, ge=20, le=8000, description="Tokens per chunk. 600 is the paper's; larger chunks are faster and find less."
+    )
     chunk_overlap: int = Field(100, ge=0, description="Tokens that a chunk shares with the one before it.")
 
     entity_types: list[str] = Field(
         ["person", "organization", "place", "event", "object", "concept"],
         description="Types an entity can have; `other` is always added.",
     )
-    max_gleanings: int = Field(1, ge=0, le=5, description="Times the model is asked whether it missed entities of a chunk.")
+    max_gleanings: int = Field(
+        1, ge=0, le=5, description="Times the model is asked whether it missed entities of a chunk."
+    )
     claims: bool = Field(True, description="Extract claims (statements that can be checked) about entities.")
     grounded: bool = Field(True, description="Entity names must be verbatim spans of the chunk.")
 
-    description_budget: int = Field(300, ge=50, description="Tokens of descriptions of one entity or relationship beyond which the model merges them.")
-    cooccurrence_weight: float = Field(0.1, ge=0, description="Weight, for clustering only, of two entities sharing a chunk; 0 is the paper's graph.")
+    description_budget: int = Field(
+        300, ge=50,
+        description="Tokens of descriptions of one entity or relationship beyond which the model merges them.",
+    )
+    cooccurrence_weight: float = Field(
+        0.1, ge=0, description="Weight, for clustering only, of two entities sharing a chunk; 0 is the paper's graph."
+    )
     max_community_size: int = Field(10, ge=2, description="Communities with more entities than this are divided again.")
     max_levels: int = Field(4, ge=1, le=8, description="Levels of the community hierarchy, C0 the coarsest.")
 
-    context_window: int = Field(8000, ge=1000, description="Tokens of prompt, context and output together for reports and answers.")
-    min_report_tokens: int = Field(200, ge=0, description="A community with less text than this is its own report; no model is called.")
+    context_window: int = Field(
+        8000, ge=1000, description="Tokens of prompt, context and output together for reports and answers."
+    )
+    min_report_tokens: int = Field(
+        200, ge=0, description="A community with less text than this is its own report; no model is called."
+    )
     report_tokens: int = Field(500, ge=100, description="Cap on the tokens of a written report.")
     report_levels: list[int] = Field([], description="Levels whose reports `index` writes; empty means all.")
 
@@ -70,10 +87,15 @@ class Settings(BaseSettings):
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource, **_unused: PydanticBaseSettingsSource,
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return env_settings, init_settings  # the environment wins over the file
+        """Two sources, the environment before the file; no `.env`, no secrets."""
+        return env_settings, init_settings
 
 
 def load_settings(folder: Path, **overrides: Any) -> Settings:
@@ -88,7 +110,9 @@ def load_settings(folder: Path, **overrides: Any) -> Settings:
         given = {name: value for name, value in overrides.items() if value is not None}
         return Settings.model_validate(settings.model_dump() | given) if given else settings
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}. Mend that line, or delete the file and run `localgraphrag init`.") from error
+        raise ConfigError(
+            f"{path} is not valid TOML: {error}. Mend that line, or delete the file and run `localgraphrag init`."
+        ) from error
     except ValidationError as error:
         raise ConfigError(_explain(error, path)) from error
 

@@ -61,8 +61,8 @@ def close(matcher: Any, tokens: list[int], pieces: Pieces, encode: Encode) -> tu
 
     Returns
     -------
-    The closing tokens and the number of reply tokens kept before them, or None if nothing could be closed (a grammar that is
-    not JSON-like and nowhere complete).
+    The closing tokens and the number of reply tokens kept before them, or None if nothing could be closed (a grammar
+    that is not JSON-like and nowhere complete).
     """
     bytes_of = pieces(tokens)
 

@@ -36,7 +36,7 @@ def _silence() -> Any:
 
     @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator,unused-ignore]
     def callback(level: int, text: bytes, _data: Any) -> None:
-        if level == 4:  # noqa: PLR2004  GGML_LOG_LEVEL_ERROR
+        if level == 4:  # GGML_LOG_LEVEL_ERROR
             native.warning(text.decode("utf-8", "replace").rstrip())
         else:
             native.debug(text.decode("utf-8", "replace").rstrip())
@@ -60,7 +60,8 @@ def slow_build_warning(info: str) -> str:
         return ""
     return (
         "llama.cpp was built without AVX2 or NEON and will be several times slower than it could be. Rebuild it: "
-        "unset SOURCE_DATE_EPOCH; pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python"
+        "unset SOURCE_DATE_EPOCH; pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python "
+        "llama-cpp-python"
     )
 
 
@@ -103,7 +104,7 @@ class GGUFModel:
     # -- figures ---------------------------------------------------------------------------------------------
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Size of the weights."""
         return int(self.api.llama_model_size(self.handle))
 
@@ -112,7 +113,7 @@ class GGUFModel:
         """Bytes of f16 keys and values that one token takes in the cache."""
         api = self.api
         heads, kv_heads = api.llama_model_n_head(self.handle), api.llama_model_n_head_kv(self.handle)
-        width = api.llama_model_n_embd(self.handle) // heads * kv_heads
+        width: int = api.llama_model_n_embd(self.handle) // heads * kv_heads
         architecture = self.metadata("general.architecture")
         key = self.metadata(f"{architecture}.attention.key_length")
         value = self.metadata(f"{architecture}.attention.value_length")
@@ -168,7 +169,7 @@ class GGUFModel:
 
     @cached_property
     def matcher_tokenizer(self) -> Any:
-        """llguidance's view of the vocabulary, built from the tokens' bytes (about a second)."""
+        """The vocabulary as llguidance sees it, built from the tokens' bytes (about a second)."""
         from llguidance.llamacpp import lltokenizer_from_vocab
 
         # outlines' own LlamaCppTokenizer loses tokens over 32 bytes and lets control tokens into strings

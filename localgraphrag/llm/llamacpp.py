@@ -1,8 +1,8 @@
 """The engine: llama.cpp in this process, many conversations in one batch, grammars on every reply.
 
 One `llama_batch` per step holds a row for each conversation that is being written, the tokens that grammars force,
-and slices of prompts still to be read. Instructions shared by requests are read once. A conversation that ends makes room
-for the next request at once; one that goes on keeps what has been read.
+and slices of prompts still to be read. Instructions shared by requests are read once. A conversation that ends makes
+room for the next request at once; one that goes on keeps what has been read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from localgraphrag.errors import ContextError, ModelError
 from localgraphrag.llm import closing, output
 from localgraphrag.llm.gguf import GGUFModel, usable_cores
-from localgraphrag.llm.types import Completion, Message, Request, Usage
+from localgraphrag.llm.types import Completion, Message, Request, Tokenizer, Usage
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class LlamaCppEngine:
         on_heartbeat: Callable[[Heartbeat], None] | None = None,
     ) -> None:
         self.model, self.identity, self.slots, self.cells = model, identity, slots, cells
-        self.tokenizer = model
+        self.tokenizer: Tokenizer = model
         self.threads = threads or usable_cores()
         self.context_tokens = min(cells, model.trained_context)
         self.on_heartbeat = on_heartbeat
@@ -130,11 +130,13 @@ class LlamaCppEngine:
     def run(self, requests: Iterable[Request]) -> Iterator[Completion]:
         """Yield a completion per turn, in order of completion.
 
-        Raises ModelError if the engine is already running or closed. A request that does not fit the context comes back
-        with `finish="error"`.
+        Raises ModelError if the engine is already running or closed. A request that does not fit the context comes
+        back with `finish="error"`.
         """
-        if self._running or not self._context:
-            raise ModelError("The engine is closed." if not self._context else "The engine is already at work in this process.")
+        if not self._context:
+            raise ModelError("The engine is closed.")
+        if self._running:
+            raise ModelError("The engine is already at work in this process; let its first `run` finish.")
         self._running = True
         source, waiting = iter(requests), deque[_Talk]()
         beat = _Beat(self.on_heartbeat)
@@ -197,9 +199,10 @@ class LlamaCppEngine:
         talk.start = len(talk.tokens)
         if talk.start + request.max_tokens + _RESERVE > self.context_tokens:
             raise ContextError(
-                f"{request.key or 'A request'}: a prompt of {talk.start} tokens, an output of up to {request.max_tokens} and {_RESERVE} to close "
-                f"it do not fit the context of {self.context_tokens} tokens. Lower the budget in localgraphrag.toml "
-                "(context_window, map_budget or chunk_size), or use a model with a longer context."
+                f"{request.key or 'A request'}: a prompt of {talk.start} tokens, an output of up to "
+                f"{request.max_tokens} and {_RESERVE} to close it do not fit the context of {self.context_tokens} "
+                "tokens. Lower the budget in localgraphrag.toml (context_window, map_budget or chunk_size), or use a "
+                "model with a longer context."
             )
         from llguidance import LLMatcher
 
@@ -216,7 +219,7 @@ class LlamaCppEngine:
         """The grammar text of an output type; types are often one object shared by many requests."""
         known = self._grammars.get(id(declared))
         if known is None or known[0] is not declared:
-            if len(self._grammars) > 64:  # noqa: PLR2004  enough for the types that are shared
+            if len(self._grammars) > 64:  # enough for the types that are shared
                 self._grammars.clear()
             known = self._grammars[id(declared)] = (declared, output.grammar(declared))
         return known[1]
@@ -286,7 +289,7 @@ class LlamaCppEngine:
 
     def _evict(self, waiting: deque[_Talk], rows: list[Any], ready: list[Any]) -> bool:
         """Send the youngest conversation back to the queue; it is read again later. False if it is the only one."""
-        if len(self._active) < 2:  # noqa: PLR2004
+        if len(self._active) < 2:
             return False
         talk = self._active[-1]
         rows[:] = [row for row in rows if row[2] != talk.seq]
@@ -302,7 +305,8 @@ class LlamaCppEngine:
         if status == 1 and may_be_full:
             return False
         if status != 0:
-            raise ModelError(f"llama.cpp could not decode a batch of {self._batch.native.n_tokens} tokens (status {status}).")
+            rows = self._batch.native.n_tokens
+            raise ModelError(f"llama.cpp could not decode a batch of {rows} tokens (status {status}).")
         return True
 
     def _sample(self, talk: _Talk, row: int) -> None:
@@ -334,7 +338,8 @@ class LlamaCppEngine:
         if not tokens:
             return
         if talk.matcher.try_consume_tokens(tokens) != len(tokens):
-            raise ModelError(f"{talk.request.key}: the grammar refused tokens it had allowed: {talk.matcher.get_error()}")
+            reason = talk.matcher.get_error()
+            raise ModelError(f"{talk.request.key}: the grammar refused tokens it had allowed: {reason}")
         ends = self.model.end_tokens
         talk.tokens += [t for t in tokens if t not in ends]
         talk.reply += b"".join(self.model.token_bytes([t for t in tokens if t not in ends]))
@@ -352,8 +357,11 @@ class LlamaCppEngine:
             talk.matcher.rollback(drop)
             del talk.tokens[-drop:]
             self._close_reply(talk, "repeat")
-        elif repeats is not None and b'"' in self.model.token_bytes(reply[-1:])[0] and repeats(talk.reply.decode("utf-8", "ignore")):
+        elif repeats is not None and self._string_ended(talk) and repeats(talk.reply.decode("utf-8", "ignore")):
             self._close_reply(talk, "repeat")
+
+    def _string_ended(self, talk: _Talk) -> bool:
+        return b'"' in self.model.token_bytes(talk.tokens[-1:])[0]
 
     def _close_reply(self, talk: _Talk, why: Literal["cap", "repeat"]) -> None:
         reply = talk.tokens[talk.start :]

@@ -47,9 +47,14 @@ def grammar(output: Any) -> str:
     elif hasattr(output, "model_json_schema"):
         declared = json.dumps(output.model_json_schema())
     else:
-        raise TypeError(f"{output!r} is not an output type; give a pydantic model or JsonSchema, Regex or CFG of outlines.types")
-    compact = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-    return str(LLMatcher.grammar_from_json_schema(declared, defaults=compact))
+        raise TypeError(
+            f"{output!r} is not an output type; give a pydantic model or JsonSchema, Regex or CFG of outlines.types"
+        )
+    return str(
+        LLMatcher.grammar_from_json_schema(
+            declared, defaults={"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+        )
+    )
 
 
 def check_reply(output: Any, text: str) -> None:

@@ -1,4 +1,5 @@
 """An engine that answers from a function or a recorded file: for tests, and for notebooks without a model."""
+
 from __future__ import annotations
 
 import re
@@ -22,6 +23,7 @@ class WordTokenizer:
         self._bytes: list[bytes] = []
 
     def encode(self, text: str) -> list[int]:
+        """Numbers of the pieces of `text`, given out in order of first appearance."""
         ids = []
         for match in self._pattern.finditer(text):
             piece = match.group().encode("utf-8", "surrogatepass")
@@ -32,9 +34,11 @@ class WordTokenizer:
         return ids
 
     def count(self, text: str) -> int:
+        """Number of pieces of `text`."""
         return sum(1 for _ in self._pattern.finditer(text))
 
     def token_bytes(self, tokens: Sequence[int]) -> list[bytes]:
+        """The UTF-8 of each piece."""
         return [self._bytes[t] for t in tokens]
 
 
@@ -60,6 +64,7 @@ class ScriptedEngine:
         self.requests: list[Request] = []  # every request answered, for tests to look at
 
     def run(self, requests: Iterable[Request]) -> Iterator[Completion]:
+        """Yield a completion for each turn: a conversation to its end, then the next."""
         for first in requests:
             history: tuple[Message, ...] = first.prefix
             turns: deque[Request] = deque([first])
@@ -74,10 +79,11 @@ class ScriptedEngine:
                 yield completion
 
     def prompt_tokens(self, request: Request) -> int:
+        """Pieces of the whole prompt of a first turn, and four for the format of each message."""
         return sum(self.tokenizer.count(m.content) + 4 for m in (*request.prefix, Message("user", request.prompt)))
 
     def close(self) -> None:
-        pass
+        """Nothing to free."""
 
     def _complete(self, history: tuple[Message, ...], request: Request) -> Completion:
         from localgraphrag.errors import LocalGraphRAGError

@@ -64,11 +64,12 @@ class Outcome(Generic[T]):
     unit: Unit[T]
     value: T | None
     error: str = ""
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     cached: bool = False
 
     @property
     def ok(self) -> bool:
+        """Whether there is a value."""
         return not self.error
 
 
@@ -92,6 +93,7 @@ class EngineRunner:
     engine: Engine
 
     def run(self, units: Iterable[Unit[T]]) -> Iterator[Outcome[T]]:
+        """Yield one outcome per unit, in order of completion."""
         return converse(self.engine, units)
 
 

@@ -1,0 +1,1 @@
+"""What notebooks show: views of an index, an answer and its sources."""
