@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "।", "؟", "…")
+_UNSPACED = (("\u0e00", "\u0eff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u9fff"))
+"""Thai and Lao, Myanmar, Khmer, kana and Han: scripts that put no spaces between words."""
 _LONGEST_PERIOD = 40  # tokens; longer loops are caught by the caps of the output type
 _LONGEST_WAY = 64  # tokens that closing may add
 
@@ -68,12 +70,13 @@ def close(matcher: Any, tokens: list[int], pieces: Pieces, encode: Encode) -> tu
 
     def attempt(keep: int, *, invent: bool, words: bool = False) -> list[int] | None:
         text, rest = b"".join(bytes_of[:keep]), b"".join(bytes_of[keep:])
-        if _sensible(text, rest) or (words and rest[:1] in (b" ", b"")):
+        if _sensible(text, rest) or (words and _between_words(text, rest)):
             return _way_out(_at(matcher, len(tokens) - keep), text, pieces, encode, invent=invent)
         return None
 
     everywhere, nearby = range(len(tokens), -1, -1), range(len(tokens), max(len(tokens) - 24, -1), -1)
-    for places, invent, words in ((everywhere, False, False), (everywhere, True, False), (nearby, True, True)):
+    passes = ((everywhere, False, False), (nearby, False, True), (everywhere, True, False), (nearby, True, True))
+    for places, invent, words in passes:
         for keep in places:
             way = attempt(keep, invent=invent, words=words)
             if way is not None:
@@ -92,6 +95,12 @@ def _sensible(text: bytes, rest: bytes) -> bool:
     if not in_string(text):
         return True
     return rest.startswith(b'"') or text.decode("utf-8", "replace").endswith(SENTENCE_ENDS)
+
+
+def _between_words(text: bytes, rest: bytes) -> bool:
+    """Whether a word ends with `text`. The last word of a reply may be unfinished, unless its script has no spaces."""
+    last = text.decode("utf-8", "replace")[-1:]
+    return rest.startswith(b" ") or any(low <= last <= high for low, high in _UNSPACED)
 
 
 def _way_out(matcher: Any, text: bytes, pieces: Pieces, encode: Encode, *, invent: bool) -> list[int] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -43,16 +43,18 @@ class _Talk:
     """A conversation in work: all its tokens, and how many of them are in the KV cache."""
 
     request: Request
-    messages: list[Message]
+    messages: list[Message]  # prefix and answered turns
     prefix: tuple[int, ...]
     tokens: list[int]
-    begun: float
+    settled: int  # tokens of prefix and answered turns; a turn that fails leaves no trace behind them
+    begun: float = 0.0
     seq: int = -1
     cached: int = 0
     start: int = 0  # where the reply begins in `tokens`
     matcher: Any = None
     random: np.random.Generator | None = None
-    finish: Literal["stop", "cap", "repeat", ""] = ""
+    finish: Literal["stop", "cap", "repeat", "error", ""] = ""
+    error: str = ""
     read: int = 0
     forced: int = 0
     illegal: int = 0
@@ -94,7 +96,7 @@ class LlamaCppEngine:
         cells: int = 24576,
         threads: int = 0,
         batch: int = 256,
-        step_rows: int = 64,
+        step_rows: int = 48,
         on_heartbeat: Callable[[Heartbeat], None] | None = None,
     ) -> None:
         self.model, self.identity, self.slots, self.cells = model, identity, slots, cells
@@ -145,7 +147,8 @@ class LlamaCppEngine:
                 yield from self._admit(source, waiting)
                 if not self._active:
                     return
-                self._step(waiting)
+                if not any(t.finish for t in self._active):  # a grammar may leave nothing to choose
+                    self._step(waiting)
                 for talk in [t for t in self._active if t.finish]:
                     beat.reset()
                     yield from self._finish(talk, waiting)
@@ -169,33 +172,39 @@ class LlamaCppEngine:
                 request = next(source, None)
                 if request is None:
                     return
-                try:
-                    talk = self._start(request)
-                except (ContextError, ModelError) as error:
-                    yield from self._refuse(request, error)
+                begun = self._start(request)
+                if not (yield from self._turn(begun, request)):
                     continue
+                talk = begun
                 if self._active and not self._room_for(talk):
                     waiting.append(talk)
                     return
             self._place(talk)
 
-    def _refuse(self, request: Request, error: Exception) -> Iterator[Completion]:
-        completion = Completion(request.key, "", "error", Usage(calls=1), str(error))
-        if request.then:
-            request.then(completion)  # a conversation that was refused has nothing to go on with
-        yield completion
-
     def _start(self, request: Request) -> _Talk:
-        messages = [*request.prefix, Message("user", request.prompt)]
-        segments = self.model.chat_segments(messages)
+        segments = self.model.chat_segments([*request.prefix, Message("user", request.prompt)])
         prefix = tuple(t for segment in segments[:-2] for t in segment)
-        talk = _Talk(request, messages, prefix, [*prefix, *segments[-2], *segments[-1]], time.perf_counter())
-        self._open_turn(talk)
-        return talk
+        return _Talk(request, list(request.prefix), prefix, list(prefix), len(prefix))
 
-    def _open_turn(self, talk: _Talk) -> None:
-        """Set up the reply to the conversation's last message. Raises ContextError if it cannot fit."""
-        request = talk.request
+    def _turn(self, talk: _Talk, request: Request | None) -> Generator[Completion, None, bool]:
+        """Open the next turn; a refused one is told, and what the caller asks instead is tried. False if no turn is."""
+        while request is not None:
+            try:
+                self._open_turn(talk, request)
+            except ModelError as error:
+                completion = Completion(request.key, "", "error", Usage(calls=1, prompt_tokens=talk.start), str(error))
+                request = request.then(completion) if request.then else None
+                yield completion
+            else:
+                return True
+        return False
+
+    def _open_turn(self, talk: _Talk, request: Request) -> None:
+        """Put a turn behind the answered ones and set up its reply. Raises ContextError if it cannot fit."""
+        talk.request = request
+        segments = self.model.chat_segments([*talk.messages, Message("user", request.prompt)])
+        new = segments[-2:] if talk.settled == len(talk.prefix) else segments[-3:]
+        talk.tokens[talk.settled :] = [token for segment in new for token in segment]
         talk.start = len(talk.tokens)
         if talk.start + request.max_tokens + _RESERVE > self.context_tokens:
             raise ContextError(
@@ -211,7 +220,7 @@ class LlamaCppEngine:
             reason = talk.matcher.get_error().splitlines()[0][:300]
             raise ModelError(f"{request.key}: the output type has no usable grammar: {reason}")
         talk.random = np.random.default_rng(request.seed) if request.temperature > 0 else None
-        talk.finish, talk.forced, talk.illegal, talk.read = "", 0, 0, 0
+        talk.finish, talk.error, talk.forced, talk.illegal, talk.read = "", "", 0, 0, 0
         talk.begun, talk.reply = time.perf_counter(), b""
         self._take(talk, list(talk.matcher.compute_ff_tokens()), forced=True)
 
@@ -226,13 +235,25 @@ class LlamaCppEngine:
 
     def _room_for(self, talk: _Talk) -> bool:
         busy = [*self._active, talk]
-        prefixes = {t.prefix for t in busy} | set(self._prefixes)
-        return sum(map(len, prefixes)) + sum(t.limit for t in busy) <= self.cells
+        return self._claimed(busy) <= self.cells
+
+    def _claimed(self, talks: list[_Talk], prefixes: Iterable[tuple[int, ...]] = ()) -> int:
+        """Cells that the talks may come to take, with their prefixes and others."""
+        return sum(map(len, {t.prefix for t in talks} | set(prefixes))) + sum(t.limit for t in talks)
+
+    def _drop_idle_prefixes(self) -> None:
+        """Forget prefixes that nobody uses, the oldest first, until there is room for all that is in work."""
+        used = {t.prefix for t in self._active}
+        for prefix in [p for p in self._prefixes if p not in used]:
+            if self._claimed(self._active, self._prefixes) <= self.cells:
+                return
+            self._api.llama_memory_seq_rm(self._memory, self._prefixes.pop(prefix), -1, -1)
 
     def _place(self, talk: _Talk) -> None:
         """Give the conversation a slot that begins with its shared prefix."""
         talk.seq = self._free.pop()
         self._active.append(talk)
+        self._drop_idle_prefixes()
         shared = self._read_prefix(talk.prefix, talk)
         if talk.prefix:
             self._api.llama_memory_seq_cp(self._memory, shared, talk.seq, -1, -1)
@@ -243,11 +264,9 @@ class LlamaCppEngine:
         if prefix in self._prefixes:
             self._prefixes.move_to_end(prefix)
             return self._prefixes[prefix]
-        held = sum(len(p) for p in self._prefixes) + sum(len(t.tokens) + 1 for t in self._active if t is not talk)
-        while self._prefixes and (len(self._prefixes) >= _PREFIXES or held + talk.limit + len(prefix) > self.cells):
-            dropped, seq = self._prefixes.popitem(last=False)
+        if len(self._prefixes) >= _PREFIXES:
+            _, seq = self._prefixes.popitem(last=False)
             self._api.llama_memory_seq_rm(self._memory, seq, -1, -1)
-            held -= len(dropped)
         seq = next(s for s in range(_PREFIXES) if s not in self._prefixes.values())
         for at in range(0, len(prefix), self._batch.size):
             rows = prefix[at : at + self._batch.size]
@@ -276,6 +295,7 @@ class LlamaCppEngine:
             take = min(talk.pending, room - len(rows))
             for at in range(talk.cached, talk.cached + take):
                 rows.append((talk.tokens[at], at, talk.seq, at == len(talk.tokens) - 1))
+            talk.read += max(min(talk.start, talk.cached + take) - talk.cached, 0)
             talk.cached += take
             if take and not talk.pending:
                 ready.append((talk, len(rows) - 1))
@@ -285,7 +305,10 @@ class LlamaCppEngine:
                 raise ModelError(f"The KV cache of {self.cells} tokens is full with one conversation in it.")
             self._batch.fill(rows)
         for talk, row in ready:
-            self._sample(talk, row)
+            try:
+                self._sample(talk, row)
+            except ModelError as error:  # this reply's misfortune; the others go on
+                talk.finish, talk.error = "error", str(error)
 
     def _evict(self, waiting: deque[_Talk], rows: list[Any], ready: list[Any]) -> bool:
         """Send the youngest conversation back to the queue; it is read again later. False if it is the only one."""
@@ -393,32 +416,25 @@ class LlamaCppEngine:
 
     def _finish(self, talk: _Talk, waiting: deque[_Talk]) -> Iterator[Completion]:
         request = talk.request
+        assert talk.finish
         written = len(talk.tokens) - talk.start
         usage = Usage(1, talk.start, talk.read, written, talk.forced, talk.illegal, time.perf_counter() - talk.begun)
-        assert talk.finish
-        completion = Completion(request.key, talk.reply.decode("utf-8", "replace"), talk.finish, usage)
+        if talk.finish == "error":
+            completion = Completion(request.key, "", "error", usage, talk.error)
+            self._forget(talk, talk.settled)
+        else:
+            completion = Completion(request.key, talk.reply.decode("utf-8", "replace"), talk.finish, usage)
+            talk.messages += [Message("user", request.prompt), Message("assistant", completion.text)]
+            talk.settled = len(talk.tokens)
         follow_up = request.then(completion) if request.then else None
         yield completion
-        if follow_up is None:
+        if not (yield from self._turn(talk, follow_up)):
             self._release(talk)
-            return
-        talk.messages += [Message("assistant", completion.text), Message("user", follow_up.prompt)]
-        segments = self.model.chat_segments(talk.messages)
-        talk.tokens += [t for segment in segments[-3:] for t in segment]
-        talk.request = follow_up
-        try:
-            self._open_turn(talk)
-        except (ContextError, ModelError) as error:
-            self._release(talk)
-            yield from self._refuse(follow_up, error)
-            return
-        if not self._room_for_all():
+        elif self._claimed(self._active) > self.cells and len(self._active) > 1:
             self._release(talk)
             waiting.appendleft(talk)
-
-    def _room_for_all(self) -> bool:
-        prefixes = {t.prefix for t in self._active} | set(self._prefixes)
-        return len(self._active) == 1 or sum(map(len, prefixes)) + sum(t.limit for t in self._active) <= self.cells
+        else:
+            self._drop_idle_prefixes()
 
 
 class _Batch:
