@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from localgraphrag.config import Settings, load_settings
     from localgraphrag.errors import LocalGraphRAGError
+    from localgraphrag.llm.recorded import RecordedEngine
     from localgraphrag.llm.scripted import ScriptedEngine
     from localgraphrag.pipeline import IndexSummary, Progress
     from localgraphrag.project import Project
@@ -27,6 +28,7 @@ __all__ = [
     "LocalGraphRAGError",
     "Progress",
     "Project",
+    "RecordedEngine",
     "ScriptedEngine",
     "Settings",
     "Source",
@@ -40,6 +42,7 @@ _HOMES = {
     "LocalGraphRAGError": "errors",
     "Progress": "pipeline",
     "Project": "project",
+    "RecordedEngine": "llm.recorded",
     "ScriptedEngine": "llm.scripted",
     "Settings": "config",
     "Source": "search.answer",

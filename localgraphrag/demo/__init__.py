@@ -9,11 +9,15 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from localgraphrag.errors import ConfigError
 
 FactType = Literal["fact", "multi_hop", "comparison", "null", "global"]
+
+RECORDED_SETTINGS: MappingProxyType[str, Any] = MappingProxyType({"report_levels": [0]})
+"""What the project of the recorded answers sets other than by default."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,16 @@ class DemoFacts:
 def corpus_folder() -> Path:
     """The folder with the demo's documents."""
     return Path(__file__).parent / "corpus"
+
+
+def question() -> str:
+    """The question that the demo asks: a global one, which no single document answers."""
+    return facts().of_type("global")[0].question
+
+
+def recording() -> Path:
+    """Where the default model's recorded answers to the demo are; `scripts/record_demo.py` makes them."""
+    return Path(__file__).parent / "recorded.jsonl.gz"
 
 
 def facts(path: Path | None = None) -> DemoFacts:
