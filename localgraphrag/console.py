@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 _EVERY = 10.0  # seconds between plain lines of one stage, where nobody watches a bar
+_QUIET = 20.0  # seconds after which a line is said even if nothing has been finished since
 
 
 def write(text: str = "") -> None:
@@ -142,7 +143,7 @@ class ProgressView:
         last, said = self._said.get(stage, (now - _EVERY, ""))
         counted = f"{done:,}/{total:,}" if total else f"{done:,}" if done else ""
         counted = counted or ("done" if finished else "")
-        if counted and counted != said and (finished or now - last >= _EVERY):
+        if counted and (now - last >= (_EVERY if counted != said else _QUIET) or (finished and counted != said)):
             self._said[stage] = (now, counted)
             note(f"{stage}: {counted} {rest}".rstrip())
 

@@ -185,12 +185,13 @@ class _Asking:
     def _relationships(
         self, known: Sequence[str], new: Sequence[str], gleaning: int, grounding: Grounding
     ) -> Conversation[list[Relationship]]:
-        """Relationships with at least one end among the new names."""
-        if len(known) + len(new) < 2:  # noqa: PLR2004  it takes two
+        """Relationships between names that stand near each other, one of them new."""
+        pairs = grammar.pairs_near(self.chunk.text, known, new)
+        if not pairs:
             return []
-        most = min(grammar.MOST_RELATIONSHIPS, 2 * len(new))
+        most = min(grammar.MOST_RELATIONSHIPS, len(new) + 2, len(pairs))
         reply: Completion = yield self._request(
-            "relationships", grammar.relationships(known, new, most), tokens=most * 45, repeats=grammar.repeats_pair
+            "relationships", grammar.relationships(pairs, most), tokens=most * 50, repeats=grammar.repeats_pair
         )
         found: dict[frozenset[str], Relationship] = {}
         for source, target, text in grammar.read(reply.text, "relationships"):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 MOST_NAMES = 40
 MOST_GLEANED = 12
+MOST_REPEATS = 5
 MOST_RELATIONSHIPS = 20
 MOST_CLAIMS = 4
+NEAR_CHARACTERS = 220  # about two sentences
 NAME_CHARACTERS = 60
 TEXT_CHARACTERS = 140
 LINK_CHARACTERS = 110
@@ -22,15 +24,14 @@ LINK_CHARACTERS = 110
 _STOPS = (".", "!", "?", "。", "…")
 
 # words of spaced scripts whole, other scripts letter by letter, so that a name is never part of a word
-_WORDS = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]|[^\W_\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+|\s+|."
-)
+_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+_WORDS = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|\s+|.")
 _INNER = r'[^"\\\x00-\x1f\x7f]'
 _SHAPE = rf'[\p{{L}}\p{{N}}]([^"\\\x00-\x1f\x7f,;!?*_#<>=|~\[\]{{}}“”„«»…]{{0,{NAME_CHARACTERS - 2}}}[\p{{L}}\p{{M}}\p{{N}}).])?'
-# between source and target: up to a space or bracket, or any letter of a script without spaces; longer than a clause is
-# not a link but a model that has lost its thread, and `stray_link` finds it
-_LINK = rf'({_INNER}{{0,{LINK_CHARACTERS - 1}}}[ (\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff])?'
-_REST = rf'[^\p{{L}}\p{{N}}"\\\x00-\x1f\x7f]{_INNER}{{0,{LINK_CHARACTERS}}}'
+# between two names: up to a space or bracket, or any letter of a script without spaces; longer than a clause is not a
+# link but a model that has lost its thread, and `stray_link` finds it
+_LINK = rf'({_INNER}{{0,{LINK_CHARACTERS - 1}}}[ ({_UNSPACED}])?'
+_REST = rf'([^\p{{L}}\p{{N}}"\\\x00-\x1f\x7f]|[{_UNSPACED}]){_INNER}{{0,{LINK_CHARACTERS}}}'
 _TEXT = rf'[^"\\\s\x00-\x1f]{_INNER}{{6,{TEXT_CHARACTERS}}}'
 
 
@@ -46,22 +47,45 @@ def names(text: str | None, most: int) -> Any:
     return _cfg(lines)
 
 
-def relationships(known: Sequence[str], new: Sequence[str], most: int) -> Any:
+def pairs_near(text: str, known: Sequence[str], new: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of names, one of them new, that the text mentions close to each other: those that it can say something of.
+
+    The last word of a name counts as a mention too ("Falk" for "Ines Falk").
+
+    >>> pairs_near("Ines Falk met Oskar Lind. " + "Then it rained. " * 30 + "The mill stood still.", [], ["Ines Falk", "Oskar Lind", "mill"])
+    [('Ines Falk', 'Oskar Lind'), ('Oskar Lind', 'Ines Falk')]
+    """
+    folded = " ".join(text.split())
+    places = {name: _places(folded, name) for name in (*known, *new)}
+    return [
+        (source, target)
+        for source in places
+        for target in places
+        if source != target
+        and (source in new or target in new)
+        and any(abs(a - b) <= NEAR_CHARACTERS for a in places[source] for b in places[target])
+    ]
+
+
+def _places(text: str, name: str) -> list[int]:
+    last = name.split()[-1]
+    forms = {name, last} if len(last) >= 4 and last[:1].isupper() else {name}
+    return sorted(found.start() for form in forms for found in re.finditer(re.escape(form), text))
+
+
+def relationships(pairs: Sequence[tuple[str, str]], most: int) -> Any:
     """`{"relationships":[["source","target","description"],..]}`.
 
-    Source and target are different listed names, one of them new; the description begins with the source and goes on
-    to name the target, so that it speaks of both.
+    Source and target are one of `pairs`; the description begins with the source and goes on to name the target, so that
+    it speaks of both.
     """
-    every = [*known, *new]
-    lines, alternatives = [], []
-    for i, target in enumerate(every):
-        lines.append(f"ABOUT{i}: /{_LINK}/ {json.dumps(target)} /({_REST})?/")
-    for source in every:
-        for i, target in enumerate(every):
-            if source != target and (source in new or target in new):
-                head = f'["{source}","{target}","{source} '
-                alternatives.append(f"{json.dumps(head, ensure_ascii=False)} ABOUT{i}")
-    lines.append("item: (" + " | ".join(alternatives) + ') "\\"]"')
+    targets = list(dict.fromkeys(target for _, target in pairs))
+    lines = [f"ABOUT{i}: /{_LINK}/ {json.dumps(target)} /({_REST})?/" for i, target in enumerate(targets)]
+    items = []
+    for source, target in pairs:
+        head = f'["{source}","{target}","{source} '
+        items.append(f"{json.dumps(head, ensure_ascii=False)} ABOUT{targets.index(target)}")
+    lines.append("item: (" + " | ".join(items) + ') "\\"]"')
     return _cfg([f'start: "{{\\"relationships\\":[" (item ("," item){{0,{most - 1}}})? "]}}"', *lines])
 
 
@@ -123,19 +147,30 @@ def _partial_list(text: str) -> list[Any]:
     return []
 
 
+def _ended(items: Sequence[Any], known: Iterable[Any] = ()) -> bool:
+    """Whether a list only repeats itself: its last two items, or five in all, were there before.
+
+    One repeat is not the end: a model that names the writer of a letter twice may still go on to its contents.
+    """
+    before = set(known)
+    again = []
+    for item in items:
+        again.append(item in before)
+        before.add(item)
+    return sum(again) >= MOST_REPEATS or again[-2:] == [True, True]
+
+
 def repeats_name(text: str, known: frozenset[str] = frozenset()) -> bool:
-    """Whether the last whole name stands in the list already, or is known from before."""
-    items = _partial_list(text)
-    return bool(items) and (items[-1] in items[:-1] or items[-1] in known)
+    """Whether the names listed so far only repeat themselves, or those known from before."""
+    return _ended(_partial_list(text), known)
 
 
 _ENDS = re.compile(r'\["([^"]+)","([^"]+)","')
 
 
 def repeats_pair(text: str) -> bool:
-    """Whether the ends of the last relationship were there before, either way round."""
-    pairs = [frozenset(pair) for pair in _ENDS.findall(text)]
-    return len(pairs) > 1 and pairs[-1] in pairs[:-1]
+    """Whether the relationships listed so far only repeat their pairs, either way round."""
+    return _ended([frozenset(pair) for pair in _ENDS.findall(text)])
 
 
 def stray_link(source: str, target: str, description: str) -> bool:
@@ -145,9 +180,8 @@ def stray_link(source: str, target: str, description: str) -> bool:
 
 
 def repeats_claim(text: str) -> bool:
-    """Whether the last whole claim says what an earlier one says."""
-    items = [item[1] for item in _partial_list(text) if isinstance(item, list)]
-    return len(items) > 1 and items[-1] in items[:-1]
+    """Whether the claims listed so far only repeat themselves."""
+    return _ended([item[1] for item in _partial_list(text) if isinstance(item, list)])
 
 
 def tidy(text: str, cap: int = TEXT_CHARACTERS) -> str:
