@@ -263,7 +263,8 @@ def demo(
     from localgraphrag.demo import corpus_folder, facts
 
     asked = question or facts().of_type("global")[0].question
-    with _open(project, model=model) as opened, _at_work() as view:
+    # reports of finer levels are written when a question first asks for them
+    with _open(project, model=model, report_levels=[0]) as opened, _at_work() as view:
         summary = opened.index(corpus_folder(), progress=_into(view))
         answer = opened.query(asked, level=0, progress=_into(view))
     if as_json:
@@ -302,6 +303,8 @@ def _into(view: console.ProgressView) -> Callable[[Progress], None]:
 
     def report(progress: Progress) -> None:
         rate = f"{progress.tokens / progress.seconds:.0f} tokens/s" if progress.tokens and progress.seconds else ""
+        if not rate and progress.detail.endswith(" at once"):  # an engine's sign of life, before anything is finished
+            rate = progress.detail
         left = f"{console.duration(progress.eta_seconds)} left" if progress.eta_seconds else ""
         failed = progress.detail if " failed: " in progress.detail else ""
         rest = ", ".join(part for part in (rate, left, failed) if part)

@@ -28,7 +28,8 @@ Status = Literal["true", "false", "suspected"]
 @dataclass(frozen=True)
 class Entity:
     """A thing a chunk names. `start`, `end`: character span of the first mention within the *chunk's* text, -1 if
-    the name is not a verbatim span of it. `gleaning`: 0 for the first pass, n for the n-th gleaning."""
+    the name is not a verbatim span of it. `gleaning`: 0 for the first pass, n for the n-th gleaning.
+    """
 
     name: str
     type: str
@@ -63,7 +64,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Extraction:
-    """What was found in one chunk. `ungrounded` counts descriptions dropped because the chunk does not bear them out."""
+    """What was found in one chunk. `ungrounded` counts descriptions that the chunk does not bear out, left out."""
 
     chunk_id: str
     entities: tuple[Entity, ...]

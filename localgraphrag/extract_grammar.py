@@ -1,7 +1,7 @@
 """What the model may reply at each step of an extraction: compact JSON that points only at what is there.
 
-Grammars are Outlines CFG types in llguidance's Lark syntax. `%regex {"substring_chunks": ..}` accepts any run of whole words
-of the text: that is how a name is held to the letter of the chunk.
+Grammars are Outlines CFG types in llguidance's Lark syntax. `%regex {"substring_chunks": ..}` accepts any run of whole
+words of the text: that is how a name is held to the letter of the chunk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _STOPS = (".", "!", "?", "。", "…")
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 _WORDS = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|\s+|.")
 _INNER = r'[^"\\\x00-\x1f\x7f]'
-_SHAPE = rf'[\p{{L}}\p{{N}}]([^"\\\x00-\x1f\x7f,;!?*_#<>=|~\[\]{{}}“”„«»…]{{0,{NAME_CHARACTERS - 2}}}[\p{{L}}\p{{M}}\p{{N}}).])?'
+_IN_NAME = r'[^"\\\x00-\x1f\x7f,;!?*_#<>=|~\[\]{}“”„«»…]'
+_SHAPE = rf"[\p{{L}}\p{{N}}]({_IN_NAME}{{0,{NAME_CHARACTERS - 2}}}[\p{{L}}\p{{M}}\p{{N}}).])?"
 # between two names: up to a space or bracket, or any letter of a script without spaces; longer than a clause is not a
 # link but a model that has lost its thread, and `stray_link` finds it
 _LINK = rf'({_INNER}{{0,{LINK_CHARACTERS - 1}}}[ ({_UNSPACED}])?'
@@ -52,7 +53,8 @@ def pairs_near(text: str, known: Sequence[str], new: Sequence[str]) -> list[tupl
 
     The last word of a name counts as a mention too ("Falk" for "Ines Falk").
 
-    >>> pairs_near("Ines Falk met Oskar Lind. " + "Then it rained. " * 30 + "The mill stood still.", [], ["Ines Falk", "Oskar Lind", "mill"])
+    >>> text = "Ines Falk met Oskar Lind. " + "Then it rained. " * 30 + "The mill stood still."
+    >>> pairs_near(text, [], ["Ines Falk", "Oskar Lind", "mill"])
     [('Ines Falk', 'Oskar Lind'), ('Oskar Lind', 'Ines Falk')]
     """
     folded = " ".join(text.split())

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from localgraphrag.config import Settings
     from localgraphrag.llm.types import Engine
 
-DEFAULT_SLOTS = 12
+DEFAULT_SLOTS = 16
 TOKENS_PER_SLOT = 1536
 """Cells set aside per conversation: a chunk of 600 tokens, its questions and its replies."""
 

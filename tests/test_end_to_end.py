@@ -1,0 +1,69 @@
+"""The real thing: the default model indexes three documents of the demo corpus and answers over them."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from localgraphrag import Project
+from localgraphrag.config import Settings, models_folder
+from localgraphrag.demo import corpus_folder
+from localgraphrag.llm.catalog import find_entry
+
+DOCUMENTS = ("Site-report-Ferrand-Works-2019.txt", "Memo-of-Leonie-Achterberg-2023.txt", "school-notice-2022.md")
+NAMES = ("Ferrand Works", "Dace Orrell", "Leonie Achterberg", "Long Pier", "Ostrey School", "Perrin Doule")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    name = Settings().model
+    if not find_entry(name).path(models_folder()).exists():
+        pytest.skip(f"the default model {name} is not here; `localgraphrag models pull {name}` fetches it")
+    folder = tmp_path_factory.mktemp("real")
+    papers = folder / "papers"
+    papers.mkdir()
+    for document in DOCUMENTS:
+        shutil.copy(corpus_folder() / document, papers)
+    # cheap enough for a test: no gleaning, no claims, and one report over everything, written by the model
+    settings = {"max_gleanings": 0, "claims": False, "slots": 4, "embedder": "hash", "max_community_size": 100}
+    with Project.open(folder / "project", min_report_tokens=50, **settings) as project:
+        project.summary = project.index(papers)
+        yield project
+
+
+@pytest.mark.model
+@pytest.mark.slow
+def test_index_and_answer_with_the_default_model(project):
+    summary = project.summary
+    assert summary.complete, summary.failures
+    assert summary.chunks == len(DOCUMENTS)
+    found = {node.name for node in _nodes(project)}
+    assert sum(any(name in f for f in found) for name in NAMES) >= 4, found
+    assert project.verify() == []
+
+    answer = project.query("What is this collection of papers about?", level=0)
+    assert answer.citations, answer.text
+    texts = {chunk.id: chunk for chunk in _chunks(project)}
+    for citation in answer.citations:
+        assert f"[{citation.number}]" in answer.text
+        assert citation.sources
+        for source in citation.sources:
+            assert source.chunk_id in texts
+    subjects = ("pier", "Pier", "school", "School", "drain", "Ferrand", "Ostrey")
+    assert any(word in answer.text for word in subjects), answer.text
+    assert project.verify() == []
+
+
+def _nodes(project):
+    from localgraphrag import tables
+
+    with project.store() as store:
+        return tables.load_index(store).graph.nodes
+
+
+def _chunks(project):
+    from localgraphrag import tables
+
+    with project.store() as store:
+        return tables.load_index(store).chunks
