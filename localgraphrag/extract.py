@@ -1,8 +1,8 @@
 """Chunks to entities, relationships and claims, with gleanings (paper 3.1.2).
 
 One conversation per chunk, in steps that a small model can take: names, relationships between them, a type and a
-description for each, whether any were missed, claims. Grammars keep every reply inside the text: names are verbatim spans
-of the chunk, and everything after speaks only of names listed before.
+description for each, whether any were missed, claims. Grammars keep every reply inside the text: names are verbatim
+spans of the chunk, and everything after speaks only of names listed before.
 """
 
 from __future__ import annotations
