@@ -56,7 +56,7 @@ def test_it_runs_in_a_kernel(path, tmp_path):
 
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    client = nbclient.NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client = nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
     assert list(tmp_path.iterdir()) == [], "nothing is left beside the notebook"
 
