@@ -29,6 +29,7 @@ _WORDS = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|\s+|.")
 _INNER = r'[^"\\\x00-\x1f\x7f]'
 _IN_NAME = r'[^"\\\x00-\x1f\x7f,;!?*_#<>=|~\[\]{}“”„«»…]'
 _SHAPE = rf"[\p{{L}}\p{{N}}]({_IN_NAME}{{0,{NAME_CHARACTERS - 2}}}[\p{{L}}\p{{M}}\p{{N}}).])?"
+_FEW_WORDS = r"/[^ ]+( [^ ]+){0,5}/"  # six words at most: what is longer is a clause of the text, not a name
 # between two names: up to a space or bracket, or any letter of a script without spaces; longer than a clause is not a
 # link but a model that has lost its thread, and `stray_link` finds it
 _LINK = rf'({_INNER}{{0,{LINK_CHARACTERS - 1}}}[ ({_UNSPACED}])?'
@@ -39,7 +40,7 @@ _TEXT = rf'[^"\\\s\x00-\x1f]{_INNER}{{6,{TEXT_CHARACTERS}}}'
 def names(text: str | None, most: int) -> Any:
     """`{"entities":["..",..]}`: at most `most` names; verbatim spans of `text` unless that is None."""
     lines = [f'start: "{{\\"entities\\":[" (NAME ("," NAME){{0,{most - 1}}})? "]}}"']
-    parts = [f"/{_SHAPE}/"]
+    parts = [f"/{_SHAPE}/", _FEW_WORDS]
     if text is not None:
         folded = " ".join(text.split())  # a name may run over the end of a line
         lines.append(f'SPAN: %regex {{"substring_chunks": {json.dumps(_WORDS.findall(folded))}}}')
