@@ -17,6 +17,7 @@ BYTES = LLTokenizer("byte")
 TEXT = {"type": "string", "maxLength": 200}
 NOTE = output.schema({"note": TEXT})
 LIST = output.schema({"items": {"type": "array", "items": TEXT, "maxItems": 9}})
+CHOICE = output.schema({"note": TEXT, "kind": {"enum": ["road", "mill"]}})
 SOURCES = {"type": "array", "items": {"enum": ["R1", "R2"]}}
 REPORT = output.schema(
     {
@@ -64,6 +65,7 @@ def closed(declared: Any, begun: str | bytes) -> str:
         (LIST, '{"items":["Ada","Bob"', '{"items":["Ada","Bob"]}'),
         (LIST, '{"items":["Ada",', '{"items":["Ada"]}'),
         (LIST, '{"items":["A', '{"items":[]}'),
+        (CHOICE, '{"note":"Whole.', '{"note":"Whole.","kind":"mill"}'),
         (
             REPORT,
             '{"title":"T","summary":"All is well. And th',

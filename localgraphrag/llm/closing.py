@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "।", "؟", "…")
 _UNSPACED = (("\u0e00", "\u0eff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u9fff"))
 """Thai and Lao, Myanmar, Khmer, kana and Han: scripts that put no spaces between words."""
@@ -45,7 +47,7 @@ def looping(tokens: Sequence[int]) -> int:
     for period in range(1, _LONGEST_PERIOD + 1):
         times = 3 if period >= 4 else 12 // period + 1  # short rhythms ("1, 1, 1") need more before they count
         if len(tokens) < period * times:
-            break
+            continue
         tail = tokens[-period:]
         if all(tokens[-period * (i + 1) : len(tokens) - period * i] == tail for i in range(1, times)):
             return period * (times - 1)
@@ -103,6 +105,11 @@ def _between_words(text: bytes, rest: bytes) -> bool:
     return rest.startswith(b" ") or any(low <= last <= high for low, high in _UNSPACED)
 
 
+def _any_legal(matcher: Any) -> list[int]:
+    legal = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8), bitorder="little")
+    return [int(legal.argmax())] if legal.any() else []
+
+
 def _way_out(matcher: Any, text: bytes, pieces: Pieces, encode: Encode, *, invent: bool) -> list[int] | None:
     """Tokens that complete the value. Only with `invent` may they hold more than quotes, brackets and forced tokens."""
     way: list[int] = []
@@ -118,6 +125,8 @@ def _way_out(matcher: Any, text: bytes, pieces: Pieces, encode: Encode, *, inven
             else:
                 choices = ["]", "}", "0", "false", "null", '"'] if invent else ["]", "}"]
             step = next((ids for ids in map(encode, choices) if matcher.validate_tokens(ids) == len(ids)), [])
+            if not step and invent:
+                step = _any_legal(matcher)  # one of several listed values, a word of a set form
         if not step or matcher.try_consume_tokens(step) != len(step):
             return None
         added = b"".join(pieces(step))
