@@ -14,7 +14,11 @@ from localgraphrag.llm.types import Engine
 SUBJECTS = ["the river", "a mill", "the old road", "two towns", "a market", "the ferry", "a school", "the harbour"]
 REQUESTS = [
     ask(
-        f"{question} {subject}.", declared, max_tokens=cap, key=f"{subject}/{number}", prefix=PREFIX if number % 2 else ()
+        f"{question} {subject}.",
+        declared,
+        max_tokens=cap,
+        key=f"{subject}/{number}",
+        prefix=PREFIX if number % 2 else (),
     )
     for number, (question, declared, cap) in enumerate(
         [("Describe", NOTE, 24), ("Name people of", NAMES, 20), ("Sort and explain", TRIAGE, 24)]
