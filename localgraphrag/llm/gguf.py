@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import os
+import warnings
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -173,7 +174,10 @@ class GGUFModel:
         from llguidance.llamacpp import lltokenizer_from_vocab
 
         # outlines' own LlamaCppTokenizer loses tokens over 32 bytes and lets control tokens into strings
-        return lltokenizer_from_vocab(self.vocab, eos_token=sorted(self.end_tokens) or None)
+        with warnings.catch_warnings():
+            # llguidance asks by a name that llama-cpp-python has renamed, once per token of the vocabulary
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return lltokenizer_from_vocab(self.vocab, eos_token=sorted(self.end_tokens) or None)
 
     # -- chat format -----------------------------------------------------------------------------------------
 
