@@ -11,19 +11,16 @@ from localgraphrag.llm.llamacpp import LlamaCppEngine
 from localgraphrag.llm.reference import ReferenceEngine
 from localgraphrag.llm.types import Engine
 
-SUBJECTS = ["the river", "a mill", "the old road", "two towns", "a market", "the ferry", "a school", "the harbour"]
+SUBJECTS = ["the river", "a mill", "the old road", "two towns", "a market", "the ferry"]
 REQUESTS = [
-    ask(
-        f"{question} {subject}.",
-        declared,
-        max_tokens=cap,
-        key=f"{subject}/{number}",
-        prefix=PREFIX if number % 2 else (),
-    )
-    for number, (question, declared, cap) in enumerate(
-        [("Describe", NOTE, 24), ("Name people of", NAMES, 20), ("Sort and explain", TRIAGE, 24)]
-    )
-    for subject in SUBJECTS[:6]
+    ask(f"{question} {subject}.", declared, max_tokens=cap, key=f"{question} {subject}", prefix=prefix)
+    for question, declared, cap, prefix in [
+        ("Describe", NOTE, 20, ()),
+        ("Where is", NOTE, 12, PREFIX),
+        ("Name people of", NAMES, 20, PREFIX),
+        ("Sort and explain", TRIAGE, 20, ()),
+    ]
+    for subject in SUBJECTS
 ] + [ask("Is water wet?", YES_NO, key="wet"), ask("Rate the bridge.", SCORE, key="rate")]
 
 
@@ -55,13 +52,12 @@ def sides():
 
 def test_both_say_the_same(sides):
     tokens, ours, reference_tokens, theirs = sides
-    assert len(REQUESTS) == 20
     for request in REQUESTS:
         assert not theirs[request.key].error
         output.check_reply(request.output, theirs[request.key].text)
         assert ours[request.key].usage.prompt_tokens == theirs[request.key].usage.prompt_tokens
     compared = [r.key for r in REQUESTS if ours[r.key].finish != "repeat"]  # the reference looks for no repeats
-    assert len(compared) >= 15
+    assert len(compared) >= 20
     assert {key: tokens[key] for key in compared} == {key: reference_tokens[key] for key in compared}
     assert [ours[key].text for key in compared] == [theirs[key].text for key in compared]
 
