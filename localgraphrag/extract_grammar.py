@@ -93,11 +93,18 @@ def relationships(pairs: Sequence[tuple[str, str]], most: int) -> Any:
 
 
 def details(names: Sequence[str], types: Sequence[str]) -> Any:
-    """`{"details":[["name","type","description"],..]}`: each name once, in the order listed."""
-    items = ' "," '.join(f'"[" {_quoted(name)} ",\\"" KIND "\\",\\"" TEXT "\\"]"' for name in names)
+    """`{"details":[["name","type","description"],..]}`: each name once, in the order listed.
+
+    The list may end before all names are told, so that a reply that reaches its cap can be closed after a whole item.
+    """
+    rules = []
+    for i, name in enumerate(names):
+        rest = f' ("," d{i + 1})?' if i + 1 < len(names) else ""
+        rules.append(f'd{i}: "[" {_quoted(name)} ",\\"" KIND "\\",\\"" TEXT "\\"]"{rest}')
     return _cfg(
         [
-            f'start: "{{\\"details\\":[" {items} "]}}"',
+            'start: "{\\"details\\":[" d0 "]}"',
+            *rules,
             "KIND: " + " | ".join(map(json.dumps, types)),
             f"TEXT: /{_TEXT}/",
         ]

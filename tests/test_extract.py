@@ -195,6 +195,15 @@ def test_a_relationship_speaks_of_both_its_ends():
             check_reply(output, f'{{"relationships":[[{ends}]]}}')
 
 
+def test_details_come_in_order_and_may_end_early():
+    output = grammar.details([f"Name {i}" for i in range(40)], ["person", "other"])
+    items = [f'["Name {i}","person","Somebody of note."]' for i in range(40)]
+    for end in (1, 7, 40):
+        check_reply(output, '{"details":[' + ",".join(items[:end]) + "]}")
+    with pytest.raises(ModelError):
+        check_reply(output, '{"details":[' + ",".join([items[1], items[0]]) + "]}")
+
+
 def test_lists_end_when_they_only_repeat_themselves():
     assert not grammar.repeats_name('{"entities":["A","B","A"')
     assert grammar.repeats_name('{"entities":["A","B","A","B"')
