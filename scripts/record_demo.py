@@ -3,7 +3,7 @@
     python scripts/record_demo.py [TARGET]
 
 Indexes the corpus with the reports of C0 alone, asks the demo's question at C0, TS and SS, and writes TARGET (the
-packaged recording by default): half an hour or more on two cores. Run it again after a change to a prompt, a grammar
+packaged recording by default): more than ten minutes on two cores. Run it again after a change to a prompt, a grammar
 or a stage. Vectors are those of `HashEmbedder`, as in the notebook.
 """
 
