@@ -57,7 +57,8 @@ class Settings(BaseSettings):
     grounded: bool = Field(True, description="Entity names must be verbatim spans of the chunk.")
 
     description_budget: int = Field(
-        300, ge=50,
+        300,
+        ge=50,
         description="Tokens of descriptions of one entity or relationship beyond which the model merges them.",
     )
     cooccurrence_weight: float = Field(

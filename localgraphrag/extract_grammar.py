@@ -32,7 +32,7 @@ _SHAPE = rf"[\p{{L}}\p{{N}}]({_IN_NAME}{{0,{NAME_CHARACTERS - 2}}}[\p{{L}}\p{{M}
 _FEW_WORDS = r"/[^ ]+( [^ ]+){0,5}/"  # six words at most: what is longer is a clause of the text, not a name
 # between two names: up to a space or bracket, or any letter of a script without spaces; longer than a clause is not a
 # link but a model that has lost its thread, and `stray_link` finds it
-_LINK = rf'({_INNER}{{0,{LINK_CHARACTERS - 1}}}[ ({_UNSPACED}])?'
+_LINK = rf"({_INNER}{{0,{LINK_CHARACTERS - 1}}}[ ({_UNSPACED}])?"
 _REST = rf'([^\p{{L}}\p{{N}}"\\\x00-\x1f\x7f]|[{_UNSPACED}]){_INNER}{{0,{LINK_CHARACTERS}}}'
 _TEXT = rf'[^"\\\s\x00-\x1f]{_INNER}{{6,{TEXT_CHARACTERS}}}'
 

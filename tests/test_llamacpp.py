@@ -45,7 +45,8 @@ def model():
 
 
 def make(model: GGUFModel, **options: Any) -> LlamaCppEngine:
-    return LlamaCppEngine(model, identity="test", **({"slots": 4, "cells": 2048, "threads": 1} | options))
+    small = {"slots": 4, "cells": 512, "longest": 2048, "threads": 1}
+    return LlamaCppEngine(model, identity="test", **(small | options))
 
 
 @pytest.fixture
@@ -74,10 +75,26 @@ VARIED = [
     for i, (said, cap) in enumerate(
         zip(
             [
-                "Who owns the mill?", "Name the towns.", "Tell a story about a river.", "Is water wet?", "List words.",
-                "Rate the bridge.", "", "日本の川の名前は？", "Write {\"note\": \"x\"}.", "Say <|im_start|> twice.",
-                "a a a a a a a a a a", "Ω≈ç√∫ 🌊", "Repeat the word mill for ever.", "What is 2+2?",
-                "one\ntwo\n\tthree", "اكتب اسما", "Explain gravity at length.", "NO", "Name ten people.", "Why?",
+                "Who owns the mill?",
+                "Name the towns.",
+                "Tell a story about a river.",
+                "Is water wet?",
+                "List words.",
+                "Rate the bridge.",
+                "",
+                "日本の川の名前は？",
+                'Write {"note": "x"}.',
+                "Say <|im_start|> twice.",
+                "a a a a a a a a a a",
+                "Ω≈ç√∫ 🌊",
+                "Repeat the word mill for ever.",
+                "What is 2+2?",
+                "one\ntwo\n\tthree",
+                "اكتب اسما",
+                "Explain gravity at length.",
+                "NO",
+                "Name ten people.",
+                "Why?",
             ],
             [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 7, 9, 1, 30, 14],
             strict=True,
@@ -132,12 +149,15 @@ def test_a_second_turn_reads_only_what_is_new(engine):
     assert new <= second.read_tokens <= new + 4  # and the last tokens of the reply, which nothing had followed
 
 
-def test_a_second_turn_answers_as_if_the_whole_had_been_shown_at_once(engine):
+def test_a_second_turn_answers_as_if_the_whole_had_been_shown_at_once(model):
+    # with flash attention a row's sums depend less on the rows beside it, so that ties fall alike
+    engine = make(model, flash=True)
     first = ask("Name the towns on the river.", NAMES, max_tokens=24, key="first")
     question = ask("Which is the largest?", max_tokens=24, key="second")
     turns = texts(engine.run([replace(first, then=lambda c: question if c.key == "first" else None)]))
     history = (Message("user", first.prompt), Message("assistant", turns["first"]))
     assert texts(engine.run([replace(question, prefix=history)]))["second"] == turns["second"]
+    free(engine)
 
 
 def test_texts_that_look_like_control_tokens_are_text(model):
@@ -193,7 +213,7 @@ def test_a_reply_that_goes_round_in_circles_is_ended(engine):
 
 
 def test_a_request_too_long_is_refused_with_the_numbers_and_others_go_on(model):
-    engine = make(model, cells=300)
+    engine = make(model, cells=256, longest=300)
     requests = [ask("word " * 400, key="long"), ask("Where?", max_tokens=6, key="short")]
     found = {c.key: c for c in engine.run(requests)}
     assert found["long"].finish == "error"
@@ -204,7 +224,7 @@ def test_a_request_too_long_is_refused_with_the_numbers_and_others_go_on(model):
 
 
 def test_a_caller_may_ask_something_shorter_instead(model):
-    engine = make(model, cells=300)
+    engine = make(model, cells=256, longest=300)
     shorter = ask("Where?", max_tokens=6, key="shorter")
 
     def then(completion: Completion) -> Request | None:
@@ -243,8 +263,8 @@ def test_a_reply_without_any_choice_needs_no_model(engine):
     assert found["second"] in ("yes", "no")
 
 
-def test_more_requests_than_slots_and_than_cells(model):
-    engine = make(model, cells=420, slots=3)
+def test_more_requests_than_slots(model):
+    engine = make(model, slots=3)
     wanted = [
         ask(f"{i}. " + "The ford is deep. " * (i % 5), max_tokens=20, prefix=prefix, key=str(i))
         for i, prefix in enumerate([PREFIX, PREFIX, PREFIX[:1]] * 3)
@@ -257,32 +277,61 @@ def test_more_requests_than_slots_and_than_cells(model):
     free(engine)
 
 
-def test_conversations_sent_back_to_the_queue_are_answered_all_the_same(model, monkeypatch):
-    requests = [ask(f"{i}. Describe the ford.", max_tokens=30, key=str(i)) for i in range(3)]
-    roomy = make(model)
-    expected = texts(roomy.run(requests))
+def test_long_and_short_requests_in_any_order_are_answered_as_alone(model):
+    engine = make(model, cells=256, longest=1200)
+    sizes = [10, 200, 10, 60, 400, 10]
+    requests = [ask("The ford is deep. " * (size // 4) + f"{i}?", key=str(i)) for i, size in enumerate(sizes)]
+    alone = {}
+    for request in requests:
+        alone |= texts(engine.run([request]))
+    together = {c.key: c for c in engine.run(requests)}
+    assert not any(c.error for c in together.values())
+    same = [key for key in alone if alone[key] == together[key].text]
+    assert sorted(together) == sorted(alone)
+    assert len(same) >= 5  # a float tie may fall the other way
+    free(engine)
+
+
+def test_a_conversation_that_outgrows_its_stream_goes_on_in_a_longer_one(model):
+    engine = make(model, cells=256, longest=2048)
+    story = "The miller met the smith at the ford. " * 12
+    second = ask("What did the smith say? " + story * 2, key="second", max_tokens=24)
+
+    def then(completion: Completion) -> Request | None:
+        return second if completion.key == "first" else None
+
+    others = [ask(f"{i}. Where is it?", max_tokens=12, key=str(i)) for i in range(6)]
+    first = ask("Who met the smith? " + story, key="first", max_tokens=24, then=then)
+    found = {c.key: c for c in engine.run([first, *others])}
+    assert len(found) == 8 and not any(c.error for c in found.values())
+    assert found["second"].usage.read_tokens > found["first"].usage.prompt_tokens  # it was read a second time
+    roomy = make(model, cells=2048)
+    expected = texts(roomy.run([first]))
+    assert found["second"].text == expected["second"]
     free(roomy)
-    monkeypatch.setattr(LlamaCppEngine, "_room_for", lambda self, talk: len(self._active) < 3)
-    tight = make(model, cells=256, slots=3)  # all three are let in, though their replies do not fit together
-    evictions = []
-    evict = tight._evict
-    monkeypatch.setattr(tight, "_evict", lambda *args: evictions.append(1) or evict(*args))
-    again = [replace(r, prompt=r.prompt + " Water runs on." * 12) for r in requests]
-    found = {c.key: c for c in tight.run(again)}
-    assert sorted(found) == sorted(expected)
-    assert evictions
-    assert not any(c.error for c in found.values())
-    free(tight)
+    free(engine)
 
 
-def test_old_instructions_make_room_for_new_work(model):
-    engine = make(model, cells=400)
-    for i in range(5):
+def test_long_conversations_take_turns_in_the_memory_of_many_short_ones(model):
+    engine = make(model, cells=256, longest=1200, slots=4)
+    assert (engine._streams.slots, engine._streams.cells) == (4, 256)
+    assert engine._streams.size_for(257) == 512
+    for tokens, slots, cells in [(300, 1, 512), (1100, 1, 1024 + 256), (10, 4, 256)]:
+        engine._streams.divide(tokens)
+        assert (engine._streams.slots, engine._streams.cells) == (slots, cells)
+    free(engine)
+
+
+def test_old_instructions_make_room_for_new_ones(model):
+    engine = make(model)
+    known = []
+    for i in [0, 1, 0, 2, 0, 1, 1]:  # two are kept, those used last
         system = (Message("system", f"Rule {i}: " + "be brief and kind. " * 8),)
-        completion = next(iter(engine.run([ask("Where?", max_tokens=6, prefix=system)])))
+        request = ask("Where?", max_tokens=6, prefix=system)
+        completion = next(iter(engine.run([request])))
         assert not completion.error
-    large = next(iter(engine.run([ask("Where? " * 100, max_tokens=40, key="large")])))
-    assert not large.error
+        known.append(completion.usage.read_tokens < engine.prompt_tokens(request))
+    assert known == [False, False, True, False, True, False, True]
     free(engine)
 
 

@@ -37,7 +37,8 @@ class Watched(LlamaCppEngine):
 @pytest.fixture(scope="module")
 def sides():
     """(key, text, tokens, finish) of every request from both engines, read one at a time."""
-    engine = Watched(GGUFModel(FILE, gpu_layers=0), identity="test", slots=1, cells=1024, threads=1)
+    sizes = {"slots": 1, "cells": 1024, "longest": 1024, "threads": 1}
+    engine = Watched(GGUFModel(FILE, gpu_layers=0), identity="test", flash=True, **sizes)
     engine.replies = {}
     ours = {c.key: c for c in engine.run(REQUESTS)}
     engine.close()
@@ -68,7 +69,7 @@ def test_a_second_turn_and_a_refused_one_are_alike():
     long = ask("word " * 400, key="long")
     found = []
     for engine in (
-        LlamaCppEngine(GGUFModel(FILE, gpu_layers=0), identity="test", slots=1, cells=400, threads=1),
+        LlamaCppEngine(GGUFModel(FILE, gpu_layers=0), identity="test", slots=1, cells=256, longest=400, threads=1),
         ReferenceEngine(FILE, identity="test", context_tokens=400, threads=1),
     ):
         found.append([(c.key, c.text, c.finish, c.usage.prompt_tokens) for c in engine.run([asked, long])])

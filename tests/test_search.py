@@ -121,8 +121,7 @@ def reader(facts: dict[str, int], name: str = "reader", **engine):
         passages = shown_passages(request.prompt)
         if '"points"' not in messages[0].content:
             paragraphs = [
-                {"cites": [label], "text": text.splitlines()[-1].strip("[] ")[:200]}
-                for label, text in passages[:6]
+                {"cites": [label], "text": text.splitlines()[-1].strip("[] ")[:200]} for label, text in passages[:6]
             ]
             return json.dumps({"answer": paragraphs}, ensure_ascii=False, separators=(",", ":"))
         points = [

@@ -149,8 +149,14 @@ BASE = Unit("extract", 1, "chunk", ("prompt", "text"), Said, lambda: iter(()))
 
 @pytest.mark.parametrize(
     "change",
-    [{"stage": "report"}, {"version": 2}, {"inputs": ("prompt", "text ")}, {"inputs": ("prompttext",)},
-     {"inputs": ("text", "prompt")}, {"inputs": ("prompt", "text", "")}],
+    [
+        {"stage": "report"},
+        {"version": 2},
+        {"inputs": ("prompt", "text ")},
+        {"inputs": ("prompttext",)},
+        {"inputs": ("text", "prompt")},
+        {"inputs": ("prompt", "text", "")},
+    ],
 )
 def test_the_address_changes_with_any_input(change):
     assert replace(BASE, **change).key("model") != BASE.key("model")

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from localgraphrag.llm.types import Engine
 
 DEFAULT_SLOTS = 16
-TOKENS_PER_SLOT = 1536
-"""Cells set aside per conversation: a chunk of 600 tokens, its questions and its replies."""
+TOKENS_PER_SLOT = 2048
+"""Cells set aside per conversation: instructions, a chunk of 600 tokens, its questions and its replies."""
 
 
 def load_engine(settings: Settings, beside: Path | None = None) -> Engine:
@@ -30,5 +30,11 @@ def load_engine(settings: Settings, beside: Path | None = None) -> Engine:
     file = resolve_model(settings.model, beside=beside)
     model = GGUFModel(file.path, gpu_layers=settings.gpu_layers)
     slots = settings.slots or DEFAULT_SLOTS
-    cells = max(slots * TOKENS_PER_SLOT, settings.context_window + 512)
-    return LlamaCppEngine(model, identity=file.sha256, slots=slots, cells=cells, threads=settings.threads)
+    return LlamaCppEngine(
+        model,
+        identity=file.sha256,
+        slots=slots,
+        cells=TOKENS_PER_SLOT,
+        longest=settings.context_window + 512,
+        threads=settings.threads,
+    )

@@ -84,7 +84,8 @@ class GGUFModel:
         self.path = path
         self.api = llama_cpp
         params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = (9999 if gpu_layers < 0 else gpu_layers) if llama_cpp.llama_supports_gpu_offload() else 0
+        offloads = llama_cpp.llama_supports_gpu_offload() and gpu_layers != 0
+        params.n_gpu_layers = (9999 if gpu_layers < 0 else gpu_layers) if offloads else 0
         params.vocab_only = vocab_only
         self.handle = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
         if not self.handle:
@@ -92,6 +93,7 @@ class GGUFModel:
                 f"llama.cpp cannot load {path}. The file is damaged or of a kind this build does not know. "
                 "Fetch it again with `localgraphrag models pull NAME`, or check it with `localgraphrag doctor`."
             )
+        self.on_gpu = bool(offloads)
         self.vocab = llama_cpp.llama_model_get_vocab(self.handle)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocab)
         self.trained_context: int = llama_cpp.llama_model_n_ctx_train(self.handle)

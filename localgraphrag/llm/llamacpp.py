@@ -1,15 +1,15 @@
 """The engine: llama.cpp in this process, many conversations in one batch, grammars on every reply.
 
-One `llama_batch` per step holds a row for each conversation that is being written, the tokens that grammars force,
-and slices of prompts still to be read. Instructions shared by requests are read once. A conversation that ends makes
-room for the next request at once; one that goes on keeps what has been read.
+Every conversation that is being written gets one row of each step, for a sampled token or for one that its grammar
+forces; prompts are read in steps of their own, many rows at a time. Instructions shared by requests are read once. A
+conversation that ends makes room for the next request at once; one that goes on keeps what has been read.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -19,11 +19,11 @@ import numpy as np
 from localgraphrag.errors import ContextError, ModelError
 from localgraphrag.llm import closing, output
 from localgraphrag.llm.gguf import GGUFModel, usable_cores
+from localgraphrag.llm.streams import Row, Streams
 from localgraphrag.llm.types import Completion, Message, Request, Tokenizer, Usage
 
 log = logging.getLogger(__name__)
 
-_PREFIXES = 4  # shared prefixes kept at once
 _RESERVE = closing._LONGEST_WAY  # cells kept free behind a reply, for closing it
 _HEARTBEAT_SECONDS = 2.0
 
@@ -48,7 +48,7 @@ class _Talk:
     tokens: list[int]
     settled: int  # tokens of prefix and answered turns; a turn that fails leaves no trace behind them
     begun: float = 0.0
-    seq: int = -1
+    stream: int = -1
     cached: int = 0
     start: int = 0  # where the reply begins in `tokens`
     matcher: Any = None
@@ -66,8 +66,8 @@ class _Talk:
 
     @property
     def limit(self) -> int:
-        """Cells the turn may come to take, beyond the shared prefix."""
-        return self.start + self.request.max_tokens + _RESERVE - len(self.prefix)
+        """Cells that the conversation may come to take by the end of the turn."""
+        return self.start + self.request.max_tokens + _RESERVE
 
 
 class LlamaCppEngine:
@@ -77,11 +77,12 @@ class LlamaCppEngine:
     ----------
     model : the loaded model; the engine closes it.
     identity : the sha256 of the model file.
-    slots : conversations in work at once.
-    cells : tokens of KV cache shared by all conversations (f16).
+    slots : conversations in work at once, fewer of them while some need more than `cells`.
+    cells : tokens of KV cache (f16) that a conversation gets.
+    longest : tokens of the longest conversation that may come, `cells` or more.
     threads : processor threads, 0 for all usable cores.
     batch : most rows decoded at once.
-    step_rows : rows that a step is filled up to with prompt slices while replies are being written.
+    flash : whether to use flash attention; None for what is faster.
     on_heartbeat : called every two seconds while nothing finishes.
 
     Raises ModelError if llama.cpp cannot make the context (most likely: out of memory).
@@ -93,25 +94,28 @@ class LlamaCppEngine:
         *,
         identity: str,
         slots: int = 16,
-        cells: int = 24576,
+        cells: int = 2048,
+        longest: int = 8704,
         threads: int = 0,
         batch: int = 256,
-        step_rows: int = 48,
+        flash: bool | None = None,
         on_heartbeat: Callable[[Heartbeat], None] | None = None,
     ) -> None:
-        self.model, self.identity, self.slots, self.cells = model, identity, slots, cells
+        self.model, self.identity = model, identity
         self.tokenizer: Tokenizer = model
-        self.threads = threads or usable_cores()
-        self.context_tokens = min(cells, model.trained_context)
+        self.threads, self.batch = threads or usable_cores(), batch
+        self.context_tokens = min(max(cells, longest), model.trained_context)
         self.on_heartbeat = on_heartbeat
-        self.step_rows = max(step_rows, slots)
-        self._api = model.api
-        self._context = _make_context(model, cells, slots + _PREFIXES, self.threads, max(batch, slots))
-        self._memory = self._api.llama_get_memory(self._context)
-        self._batch = _Batch(self._api, max(batch, slots))
-        self._prefixes: OrderedDict[tuple[int, ...], int] = OrderedDict()
-        self._free = list(range(_PREFIXES, _PREFIXES + slots))
-        self._active: list[_Talk] = []
+        self._streams = Streams(
+            model,
+            slots=slots,
+            cells=cells,
+            longest=self.context_tokens,
+            threads=self.threads,
+            batch=batch,
+            flash=flash,
+        )
+        self._active: list[_Talk] = []  # the talk at i is in stream i: steps want neighbours
         self._grammars: dict[int, tuple[Any, str]] = {}
         self._running = False
 
@@ -123,10 +127,7 @@ class LlamaCppEngine:
 
     def close(self) -> None:
         """Free the context and the model. Safe to call twice."""
-        if self._context:
-            self._batch.free()
-            self._api.llama_free(self._context)
-            self._context = None
+        self._streams.close()
         self.model.close()
 
     def run(self, requests: Iterable[Request]) -> Iterator[Completion]:
@@ -135,7 +136,7 @@ class LlamaCppEngine:
         Raises ModelError if the engine is already running or closed. A request that does not fit the context comes
         back with `finish="error"`.
         """
-        if not self._context:
+        if self._streams.closed:
             raise ModelError("The engine is closed.")
         if self._running:
             raise ModelError("The engine is already at work in this process; let its first `run` finish.")
@@ -148,7 +149,7 @@ class LlamaCppEngine:
                 if not self._active:
                     return
                 if not any(t.finish for t in self._active):  # a grammar may leave nothing to choose
-                    self._step(waiting)
+                    self._step()
                 for talk in [t for t in self._active if t.finish]:
                     beat.reset()
                     yield from self._finish(talk, waiting)
@@ -161,25 +162,24 @@ class LlamaCppEngine:
     # -- coming and going --------------------------------------------------------------------------------------
 
     def _admit(self, source: Iterator[Request], waiting: deque[_Talk]) -> Iterator[Completion]:
-        """Fill free slots, first with conversations that had to wait, then with new requests."""
-        while self._free:
-            if waiting:
-                talk = waiting[0]
-                if self._active and not self._room_for(talk):
-                    return
-                waiting.popleft()
-            else:
+        """Fill free streams, first with conversations that had to wait, then with new requests.
+
+        One that needs longer or shorter streams than there are waits until those in work have come to their end.
+        """
+        while len(self._active) < self._streams.slots:
+            if not waiting:
                 request = next(source, None)
                 if request is None:
                     return
-                begun = self._start(request)
-                if not (yield from self._turn(begun, request)):
+                talk = self._start(request)
+                if not (yield from self._turn(talk, request)):
                     continue
-                talk = begun
-                if self._active and not self._room_for(talk):
-                    waiting.append(talk)
+                waiting.append(talk)
+            if self._streams.size_for(waiting[0].limit) != self._streams.cells:
+                if self._active:
                     return
-            self._place(talk)
+                self._streams.divide(waiting[0].limit)
+            self._place(waiting.popleft())
 
     def _start(self, request: Request) -> _Talk:
         segments = self.model.chat_segments([*request.prefix, Message("user", request.prompt)])
@@ -233,109 +233,50 @@ class LlamaCppEngine:
             known = self._grammars[id(declared)] = (declared, output.grammar(declared))
         return known[1]
 
-    def _room_for(self, talk: _Talk) -> bool:
-        busy = [*self._active, talk]
-        return self._claimed(busy) <= self.cells
-
-    def _claimed(self, talks: list[_Talk], prefixes: Iterable[tuple[int, ...]] = ()) -> int:
-        """Cells that the talks may come to take, with their prefixes and others."""
-        return sum(map(len, {t.prefix for t in talks} | set(prefixes))) + sum(t.limit for t in talks)
-
-    def _drop_idle_prefixes(self) -> None:
-        """Forget prefixes that nobody uses, the oldest first, until there is room for all that is in work."""
-        used = {t.prefix for t in self._active}
-        for prefix in [p for p in self._prefixes if p not in used]:
-            if self._claimed(self._active, self._prefixes) <= self.cells:
-                return
-            self._api.llama_memory_seq_rm(self._memory, self._prefixes.pop(prefix), -1, -1)
-
     def _place(self, talk: _Talk) -> None:
-        """Give the conversation a slot that begins with its shared prefix."""
-        talk.seq = self._free.pop()
+        """Give the conversation the next stream, which begins with its shared prefix."""
+        talk.stream = len(self._active)
         self._active.append(talk)
-        self._drop_idle_prefixes()
-        shared = self._read_prefix(talk.prefix, talk)
-        if talk.prefix:
-            self._api.llama_memory_seq_cp(self._memory, shared, talk.seq, -1, -1)
+        talk.read += self._streams.open(talk.stream, talk.prefix)
         talk.cached = len(talk.prefix)
 
-    def _read_prefix(self, prefix: tuple[int, ...], talk: _Talk) -> int:
-        """The sequence that holds a prefix, read now if it is new."""
-        if prefix in self._prefixes:
-            self._prefixes.move_to_end(prefix)
-            return self._prefixes[prefix]
-        if len(self._prefixes) >= _PREFIXES:
-            _, seq = self._prefixes.popitem(last=False)
-            self._api.llama_memory_seq_rm(self._memory, seq, -1, -1)
-        seq = next(s for s in range(_PREFIXES) if s not in self._prefixes.values())
-        for at in range(0, len(prefix), self._batch.size):
-            rows = prefix[at : at + self._batch.size]
-            self._batch.fill([(token, at + i, seq, False) for i, token in enumerate(rows)])
-            self._decode()
-        talk.read += len(prefix)
-        self._prefixes[prefix] = seq
-        return seq
-
     def _release(self, talk: _Talk) -> None:
-        self._api.llama_memory_seq_rm(self._memory, talk.seq, -1, -1)
-        self._active.remove(talk)
-        self._free.append(talk.seq)
-        talk.seq, talk.cached = -1, 0
+        """Take the conversation out of its stream; the last one moves in, so that no gap is left."""
+        last = self._active.pop()
+        if last is not talk:
+            self._streams.copy(last.stream, talk.stream)
+            self._active[talk.stream], last.stream = last, talk.stream
+        talk.stream, talk.cached = -1, 0
 
     # -- one step ------------------------------------------------------------------------------------------------
 
-    def _step(self, waiting: deque[_Talk]) -> None:
-        """Decode one batch and take the next token of every conversation that is up to date."""
-        writing = [t for t in self._active if t.pending <= self.step_rows // 4]
-        reading = [t for t in self._active if t.pending > self.step_rows // 4]
-        room = self.step_rows if writing else self._batch.size
-        rows: list[tuple[int, int, int, bool]] = []
+    def _step(self) -> None:
+        """Read a part of one prompt, or take every conversation a token further.
+
+        A prompt is read apart, since rows of one stream beyond those of its neighbours are decoded apart anyway. A
+        few forced tokens go in one by one with the others' steps: that costs less than a pass of their own.
+        """
+        few = max(len(self._active) // 2, 1)
+        reading = next((t for t in self._active if t.pending > few), None)
+        steps = [(reading, min(reading.pending, self.batch))] if reading else [(t, 1) for t in self._active]
+        rows: list[Row] = []
         ready: list[tuple[_Talk, int]] = []
-        for talk in [*writing, *reading]:
-            take = min(talk.pending, room - len(rows))
-            for at in range(talk.cached, talk.cached + take):
-                rows.append((talk.tokens[at], at, talk.seq, at == len(talk.tokens) - 1))
-            talk.read += max(min(talk.start, talk.cached + take) - talk.cached, 0)
-            talk.cached += take
-            if take and not talk.pending:
+        for talk, take in steps:
+            end = talk.cached + take
+            rows += [(talk.tokens[at], at, talk.stream, at + 1 == len(talk.tokens)) for at in range(talk.cached, end)]
+            talk.read += max(min(talk.start, end) - talk.cached, 0)
+            talk.cached = end
+            if not talk.pending:
                 ready.append((talk, len(rows) - 1))
-        self._batch.fill(rows)
-        while not self._decode(may_be_full=True):
-            if not self._evict(waiting, rows, ready):
-                raise ModelError(f"The KV cache of {self.cells} tokens is full with one conversation in it.")
-            self._batch.fill(rows)
+        self._streams.decode(rows)
         for talk, row in ready:
             try:
                 self._sample(talk, row)
             except ModelError as error:  # this reply's misfortune; the others go on
                 talk.finish, talk.error = "error", str(error)
 
-    def _evict(self, waiting: deque[_Talk], rows: list[Any], ready: list[Any]) -> bool:
-        """Send the youngest conversation back to the queue; it is read again later. False if it is the only one."""
-        if len(self._active) < 2:
-            return False
-        talk = self._active[-1]
-        rows[:] = [row for row in rows if row[2] != talk.seq]
-        kept = [t for t, _ in ready if t is not talk]
-        self._release(talk)
-        waiting.appendleft(talk)
-        last = {row[2]: i for i, row in enumerate(rows)}
-        ready[:] = [(t, last[t.seq]) for t in kept]
-        return bool(rows)
-
-    def _decode(self, *, may_be_full: bool = False) -> bool:
-        status = self._api.llama_decode(self._context, self._batch.native)
-        if status == 1 and may_be_full:
-            return False
-        if status != 0:
-            rows = self._batch.native.n_tokens
-            raise ModelError(f"llama.cpp could not decode a batch of {rows} tokens (status {status}).")
-        return True
-
     def _sample(self, talk: _Talk, row: int) -> None:
-        logits = np.ctypeslib.as_array(
-            self._api.llama_get_logits_ith(self._context, row), shape=(self.model.vocab_size,)
-        )
+        logits = self._streams.logits(row)
         token = int(logits.argmax()) if talk.random is None else -1
         if token < 0 or talk.matcher.validate_tokens([token]) != 1:
             talk.illegal += token >= 0
@@ -402,15 +343,12 @@ class LlamaCppEngine:
         """Take tokens from position `keep` on out of the cache."""
         if talk.cached <= keep:
             return
-        if self._api.llama_memory_seq_rm(self._memory, talk.seq, keep, -1):
+        if self._streams.cut(talk.stream, keep):
             talk.cached = keep
             return
         # recurrent and hybrid models cannot drop a part: begin again from the prefix
-        self._api.llama_memory_seq_rm(self._memory, talk.seq, -1, -1)
-        talk.cached = 0
-        if talk.prefix in self._prefixes:
-            self._api.llama_memory_seq_cp(self._memory, self._prefixes[talk.prefix], talk.seq, -1, -1)
-            talk.cached = len(talk.prefix)
+        talk.read += self._streams.open(talk.stream, talk.prefix)
+        talk.cached = len(talk.prefix)
 
     # -- the end of a turn ---------------------------------------------------------------------------------------
 
@@ -430,36 +368,9 @@ class LlamaCppEngine:
         yield completion
         if not (yield from self._turn(talk, follow_up)):
             self._release(talk)
-        elif self._claimed(self._active) > self.cells and len(self._active) > 1:
+        elif talk.limit > self._streams.cells:
             self._release(talk)
             waiting.appendleft(talk)
-        else:
-            self._drop_idle_prefixes()
-
-
-class _Batch:
-    """A `llama_batch` filled through numpy views."""
-
-    def __init__(self, api: Any, size: int) -> None:
-        self.size, self._api = size, api
-        self.native = api.llama_batch_init(size, 0, 1)
-        view = np.ctypeslib.as_array
-        self._token, self._pos = view(self.native.token, (size,)), view(self.native.pos, (size,))
-        self._logits = view(self.native.logits, (size,))
-        view(self.native.n_seq_id, (size,))[:] = 1
-        self._seq = [view(self.native.seq_id[i], (1,)) for i in range(size)]
-
-    def fill(self, rows: list[tuple[int, int, int, bool]]) -> None:
-        """Rows of (token, position, sequence, whether logits are wanted). More than `size` would abort the process."""
-        if len(rows) > self.size:
-            raise ModelError(f"A batch of {len(rows)} rows was asked of a context made for {self.size}.")
-        self.native.n_tokens = len(rows)
-        for i, (token, position, sequence, wanted) in enumerate(rows):
-            self._token[i], self._pos[i], self._logits[i] = token, position, wanted
-            self._seq[i][0] = sequence
-
-    def free(self) -> None:
-        self._api.llama_batch_free(self.native)
 
 
 class _Beat:
@@ -479,21 +390,3 @@ class _Beat:
         written = sum(len(t.tokens) - t.start for t in active)
         oldest = min(t.begun for t in active)
         self._callback(Heartbeat(active[0].request.key, len(active), written, written / max(now - oldest, 1e-9)))
-
-
-def _make_context(model: GGUFModel, cells: int, sequences: int, threads: int, batch: int) -> Any:
-    api = model.api
-    params = api.llama_context_default_params()
-    params.n_ctx, params.n_batch, params.n_ubatch, params.n_seq_max = cells, batch, batch, sequences
-    params.kv_unified = True  # sequences share cells, so that a prefix is stored once and a partial copy is allowed
-    params.flash_attn_type = 1
-    params.swa_full = True  # sliding-window models would lose the shared prefix otherwise
-    params.n_threads = params.n_threads_batch = threads
-    context = api.llama_init_from_model(model.handle, params)
-    if not context:
-        gigabytes = cells * model.kv_bytes_per_token / 1e9
-        raise ModelError(
-            f"llama.cpp could not make a context of {cells} tokens ({gigabytes:.1f} GB) for {model.path.name}. "
-            "Close other programs, or set fewer `slots` in localgraphrag.toml."
-        )
-    return context

@@ -1,4 +1,5 @@
 """The one answer type that every way to answer returns."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -21,17 +21,19 @@ class Condition:
     about: str
 
 
-CONDITIONS = MappingProxyType({
-    condition.name: condition
-    for condition in (
-        Condition("C0", "global", 0, "map-reduce over the reports of the root communities"),
-        Condition("C1", "global", 1, "map-reduce over the reports one level down"),
-        Condition("C2", "global", 2, "map-reduce over the reports two levels down"),
-        Condition("C3", "global", 3, "map-reduce over the reports of the finest communities"),
-        Condition("TS", "ts", None, "map-reduce over the chunks themselves"),
-        Condition("SS", "ss", None, "one call over the chunks nearest to the question"),
-    )
-})
+CONDITIONS = MappingProxyType(
+    {
+        condition.name: condition
+        for condition in (
+            Condition("C0", "global", 0, "map-reduce over the reports of the root communities"),
+            Condition("C1", "global", 1, "map-reduce over the reports one level down"),
+            Condition("C2", "global", 2, "map-reduce over the reports two levels down"),
+            Condition("C3", "global", 3, "map-reduce over the reports of the finest communities"),
+            Condition("TS", "ts", None, "map-reduce over the chunks themselves"),
+            Condition("SS", "ss", None, "one call over the chunks nearest to the question"),
+        )
+    }
+)
 """The paper's six conditions by name, in its order."""
 
 

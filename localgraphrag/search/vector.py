@@ -67,7 +67,11 @@ def vector_search(
     search = _VectorSearch(asked, settings, prompts, runner)
     passages, room = search.fill([chunk_passage(given[chunk_id]) for chunk_id, _ in known])
     record: dict[str, Any] = {
-        "method": "ss", "level": None, "seed": None, "model": runner.engine.identity, "embedder": embedder.identity,
+        "method": "ss",
+        "level": None,
+        "seed": None,
+        "model": runner.engine.identity,
+        "embedder": embedder.identity,
         "budgets": {"context": context_of(settings, runner), "answer_tokens": settings.answer_tokens, "room": room},
         "batches": [{"ids": list(dict.fromkeys(passage.id for passage in passages))}],
         "similarity": {passage.id: round(ranked[passage.id], 6) for passage in passages},
