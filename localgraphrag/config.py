@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import platformdirs
 from pydantic import Field, ValidationError
@@ -52,6 +52,10 @@ class Settings(BaseSettings):
     )
     max_gleanings: int = Field(
         1, ge=0, le=5, description="Times the model is asked whether it missed entities of a chunk."
+    )
+    descriptions: Literal["quoted", "written"] = Field(
+        "quoted",
+        description="Entities and relationships are described by sentences of the text, or `written` by the model.",
     )
     claims: bool = Field(True, description="Extract claims (statements that can be checked) about entities.")
     grounded: bool = Field(True, description="Entity names must be verbatim spans of the chunk.")

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 ENOUGH_UNITS = 5
 """Stored units from which averages are taken; with fewer, the figures below serve."""
 
-CALLS_PER_CHUNK = 3.0
-CALLS_PER_GLEANING = 3.0
-OUTPUT_PER_CALL = 130.0
-READ_PER_CALL = 120.0
-"""Of extraction, beside the chunk itself, which is read once."""
+CALLS_PER_GLEANING = 1.2
+OUTPUT_PER_CALL = 40.0
+READ_PER_CALL = 60.0
+"""Of extraction, beside the chunk itself, which is read once; names and claims are a call each."""
+
+WRITTEN_CALLS = 2.0
+WRITTEN_OUTPUT = 450.0
+"""More of extraction where the model writes the descriptions."""
 
 REPORTS_PER_CHUNK = 0.4
 REPORT_READ = 1800.0
@@ -108,9 +111,12 @@ def _averages(store: Store, model: str) -> dict[str, _Cost]:
 
 
 def _usual(chunks: Sequence[Chunk], settings: Settings) -> _Cost:
-    calls = CALLS_PER_CHUNK + CALLS_PER_GLEANING * settings.max_gleanings + settings.claims
+    calls = 1 + CALLS_PER_GLEANING * settings.max_gleanings + settings.claims
+    output = calls * OUTPUT_PER_CALL
+    if settings.descriptions == "written":
+        calls, output = calls + WRITTEN_CALLS, output + WRITTEN_OUTPUT
     size = sum(chunk.tokens for chunk in chunks) / max(len(chunks), 1)
-    return _Cost(calls, size + calls * READ_PER_CALL, calls * OUTPUT_PER_CALL)
+    return _Cost(calls, size + calls * READ_PER_CALL, output)
 
 
 def probe(engine: Engine, texts: Sequence[str]) -> tuple[float, float]:

@@ -1,16 +1,19 @@
 """Chunks to entities, relationships and claims, with gleanings (paper 3.1.2).
 
-One conversation per chunk, in steps that a small model can take: names, relationships between them, a type and a
-description for each, whether any were missed, claims. Grammars keep every reply inside the text: names are verbatim
-spans of the chunk, and everything after speaks only of names listed before.
+One conversation per chunk, in steps that a small model can take: names with their types, whether any were missed, which
+sentences are claims. Grammars keep every reply inside the text: names are verbatim spans of the chunk, and everything
+after speaks only of names listed before.
+
+What a chunk says of its entities and what links them is quoted from it (`quotes.py`), or, with
+`descriptions = "written"`, put into words by the model in two steps more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from localgraphrag import extract_grammar as grammar
 from localgraphrag.chunks import Chunk
@@ -19,6 +22,7 @@ from localgraphrag.grounding import Grounding
 from localgraphrag.llm.types import Completion, Message, Request
 from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.prompts import Prompts
+from localgraphrag.quotes import Quote, cut, descriptions, links, quotes
 
 VERSION = 1
 
@@ -99,32 +103,41 @@ class _Guide:
         self.gleanings, self.claims, self.grounded = settings.max_gleanings, settings.claims, settings.grounded
         self.seed = settings.seed
         self._prompts = prompts
-        names = ["extract_system", "extract_example", "extract_names", "extract_relationships", "extract_details"]
+        self.written = settings.descriptions == "written"
+        names = ["extract_system", "extract_example", "extract_names"]
+        names += ["extract_relationships", "extract_details"] if self.written else []
         names += ["extract_missed", "extract_more"] if self.gleanings else []
         names += ["extract_claims"] if self.claims else []
-        options = (*self.types, str(self.gleanings), str(self.claims), str(self.grounded))
+        options = (*self.types, str(self.gleanings), str(self.claims), str(self.grounded), settings.descriptions)
         self.inputs = (prompts.digest(*names), *options)
         self.example = prompts.render("extract_example")
         self.prefix = self._prefix()
 
     def ask(self, step: str, **values: Any) -> str:
         """The user's message of a step."""
-        return self._prompts.render(f"extract_{step}", types=self.types, claims=self.claims, **values)
+        return self._prompts.render(f"extract_{step}", types=self.types, kinds=grammar.CLAIM_KINDS, **values)
 
     def _prefix(self) -> tuple[Message, ...]:
         """The system message, then the worked example as a conversation that has already taken place."""
         messages = [Message("system", self.ask("system"))]
+        shown_step = True
         for turn in self.example.split("\n=== ")[1:]:
             role, _, content = turn.partition("\n")
             step, _, title = role.partition(" ")
-            if step == "claims" and not self.claims:
-                break
+            if step != "reply":
+                shown_step = self._takes(step)
+            if not shown_step:
+                continue
             if step == "reply":
                 messages.append(Message("assistant", content.strip()))
             else:
                 shown = {"title": title, "text": content.strip()} if step == "names" else {}
                 messages.append(Message("user", self.ask(step, **shown)))
         return tuple(messages)
+
+    def _takes(self, step: str) -> bool:
+        """Whether the conversation has this step."""
+        return {"claims": self.claims, "relationships": self.written, "details": self.written}.get(step, True)
 
 
 @dataclass(frozen=True)
@@ -136,23 +149,34 @@ class _Asking:
 
     def __call__(self) -> Conversation[Extraction]:
         guide, chunk = self.guide, self.chunk
-        names: list[str] = []
-        entities: list[Entity] = []
+        types: dict[str, str] = {}
+        gleaned: dict[str, int] = {}
+        told: dict[str, str] = {}
         relationships: list[Relationship] = []
-        claims: tuple[Claim, ...] = ()
         grounding = Grounding(chunk.text, chunk.title, guide.example)
         for gleaning in range(guide.gleanings + 1):
-            if gleaning and not (yield from self._missed(names)):
+            if gleaning and not (yield from self._missed(types)):
                 break
-            new = yield from self._names(names)
+            new = yield from self._names(types)
             if not new:
                 break
-            linked = yield from self._relationships(names, new, gleaning, grounding)
-            entities += yield from self._details(new, linked, gleaning, grounding)
-            relationships += linked
-            names += new
-        if guide.claims and names:
-            claims = yield from self._claims(names, grounding)
+            if guide.written:
+                relationships += yield from self._relationships(list(types), list(new), gleaning, grounding)
+                told |= yield from self._details(list(new), grounding)
+            types |= new
+            gleaned |= dict.fromkeys(new, gleaning)
+        found = quotes(chunk.text, list(types))
+        if not guide.written:
+            told = descriptions(found)
+            for source, target, text in links(found):
+                relationships.append(Relationship(source, target, text, max(gleaned[source], gleaned[target])))
+        claims: tuple[Claim, ...] = ()
+        if guide.claims and found:
+            claims = yield from self._claims(found)
+        entities = (
+            Entity(name, kind, told.get(name, ""), *grammar.find_span(chunk.text, name), gleaned[name])
+            for name, kind in types.items()
+        )
         return Extraction(chunk.id, tuple(entities), tuple(relationships), claims, grounding.refused)
 
     def _request(self, step: str, output: Any, tokens: int, *, first: bool = False, **more: Any) -> Request:
@@ -167,21 +191,21 @@ class _Asking:
             **more,
         )
 
-    def _names(self, known: Sequence[str]) -> Conversation[list[str]]:
-        """Names not yet listed, in the model's order."""
+    def _names(self, known: Mapping[str, str]) -> Conversation[dict[str, str]]:
+        """Names not yet listed and their types, in the model's order."""
         text = self.chunk.text if self.guide.grounded else None
         # a gleaning adds the few that were missed; the first pass is open
         most = grammar.MOST_GLEANED if known else grammar.MOST_NAMES
         reply: Completion = yield self._request(
             "more" if known else "names",
-            grammar.names(text, most),
-            tokens=most * 10,
+            grammar.names(text, self.guide.types, most),
+            tokens=most * 12,
             first=not known,
             repeats=partial(grammar.repeats_name, known=frozenset(known)),
         )
-        found = dict.fromkeys(grammar.read(reply.text, "entities"))
         seen = {name.casefold() for name in known}
-        return [name for name in found if name.casefold() not in seen]
+        found = grammar.read(reply.text, "entities").items()
+        return {name: kind for name, kind in found if name.casefold() not in seen and grammar.is_name(name)}
 
     def _relationships(
         self, known: Sequence[str], new: Sequence[str], gleaning: int, grounding: Grounding
@@ -201,42 +225,32 @@ class _Asking:
                 found.setdefault(frozenset((source, target)), Relationship(source, target, description, gleaning))
         return list(found.values())
 
-    def _details(
-        self, names: Sequence[str], linked: Sequence[Relationship], gleaning: int, grounding: Grounding
-    ) -> Conversation[list[Entity]]:
-        """Type and description of each name. One whose description does not hold is kept without it."""
-        reply: Completion = yield self._request(
-            "details", grammar.details(names, self.guide.types), tokens=len(names) * 50 + 20
-        )
-        told = {name: (kind, grammar.tidy(text)) for name, kind, text in grammar.read(reply.text, "details")}
-        ends = {end for relationship in linked for end in (relationship.source, relationship.target)}
-        found = []
-        for name in names:
-            kind, description = told.get(name, ("other", ""))
-            kept = description if grounding.holds(description, name) else ""
-            # a common noun of which nothing can be said is no entity
-            if kept or name in ends or name[:1] != name[:1].lower() or name.upper() == name.lower():
-                found.append(Entity(name, kind, kept, *grammar.find_span(self.chunk.text, name), gleaning))
-        return found
+    def _details(self, names: Sequence[str], grounding: Grounding) -> Conversation[dict[str, str]]:
+        """A description of each name, where the text bears it out."""
+        reply: Completion = yield self._request("details", grammar.details(names), tokens=len(names) * 45 + 20)
+        told = ((name, grammar.tidy(text)) for name, text in grammar.read(reply.text, "details"))
+        return {name: text for name, text in told if grounding.holds(text, name)}
 
-    def _missed(self, names: Sequence[str]) -> Conversation[bool]:
+    def _missed(self, names: Collection[str]) -> Conversation[bool]:
         """Whether the model thinks that entities were missed (paper 3.1.2: a forced yes or no)."""
         if len(names) >= grammar.MOST_NAMES:
             return False
         reply: Completion = yield self._request("missed", grammar.yes_or_no(), tokens=4)
         return reply.text == "yes"
 
-    def _claims(self, names: Sequence[str], grounding: Grounding) -> Conversation[tuple[Claim, ...]]:
+    def _claims(self, found: Sequence[Quote]) -> Conversation[tuple[Claim, ...]]:
+        """Which sentences are claims, told by their first words."""
+        openings = grammar.openings(found)
         reply: Completion = yield self._request(
             "claims",
-            grammar.claims(names, self.chunk.text),
-            tokens=grammar.MOST_CLAIMS * 75,
+            grammar.claims(list(openings.items())),
+            tokens=grammar.MOST_CLAIMS * 50,
             repeats=grammar.repeats_claim,
         )
-        found: dict[str, Claim] = {}
-        for subject, description, status, kind, object_, start, end in grammar.read(reply.text, "claims"):
-            description = grammar.tidy(description)
-            if status in get_args(Status) and grounding.holds(description, subject):
-                other = object_ if object_ != subject else ""
-                found.setdefault(description, Claim(subject, other, kind, status, start, end, description))
-        return tuple(found.values())
+        claims: dict[str, Claim] = {}
+        for opening, subject, kind, status, start, end in grammar.read(reply.text, "claims"):
+            quote = openings[opening]
+            other = next((name for name in quote.names if name != subject), "")
+            text = cut(quote, (subject, other))
+            claims.setdefault(opening, Claim(subject, other, kind, status, start, end, text))
+        return tuple(claims.values())

@@ -11,11 +11,15 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from localgraphrag.quotes import Quote
+
 MOST_NAMES = 40
 MOST_GLEANED = 12
 MOST_REPEATS = 5
 MOST_RELATIONSHIPS = 20
 MOST_CLAIMS = 4
+OPENING_WORDS = 4
+CLAIM_KINDS = ("figure", "decision", "promise", "accusation", "event", "rule", "opinion", "other")
 NEAR_CHARACTERS = 220  # about two sentences
 NAME_CHARACTERS = 60
 TEXT_CHARACTERS = 140
@@ -28,25 +32,40 @@ _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 _WORDS = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+|\s+|.")
 _INNER = r'[^"\\\x00-\x1f\x7f]'
 _IN_NAME = r'[^"\\\x00-\x1f\x7f,;!?*_#<>=|~\[\]{}“”„«»…]'
-_SHAPE = rf"[\p{{L}}\p{{N}}]({_IN_NAME}{{0,{NAME_CHARACTERS - 2}}}[\p{{L}}\p{{M}}\p{{N}}).])?"
-_FEW_WORDS = r"/[^ ]+( [^ ]+){0,5}/"  # six words at most: what is longer is a clause of the text, not a name
+# a name begins with a letter, or with digits that belong to its first word: no dates, no numbers of paragraphs
+_SHAPE = rf"(\p{{L}}|\p{{N}}+[\p{{L}}-])({_IN_NAME}{{0,{NAME_CHARACTERS - 2}}}[\p{{L}}\p{{M}}\p{{N}}).])?"
+# what is longer is a clause of the text, not a name; one that begins with a small letter is a common noun
+_FEW_WORDS = r"/\P{Ll}[^ ]*( [^ ]+){0,5}|\p{Ll}[^ ]*( [^ ]+){0,2}/"
 # between two names: up to a space or bracket, or any letter of a script without spaces; longer than a clause is not a
 # link but a model that has lost its thread, and `stray_link` finds it
 _LINK = rf"({_INNER}{{0,{LINK_CHARACTERS - 1}}}[ ({_UNSPACED}])?"
 _REST = rf'([^\p{{L}}\p{{N}}"\\\x00-\x1f\x7f]|[{_UNSPACED}]){_INNER}{{0,{LINK_CHARACTERS}}}'
+_DATE = r'[^"\\\x00-\x1f]{0,16}[0-9][^"\\\x00-\x1f]{0,16}'
 _TEXT = rf'[^"\\\s\x00-\x1f]{_INNER}{{6,{TEXT_CHARACTERS}}}'
 
 
-def names(text: str | None, most: int) -> Any:
-    """`{"entities":["..",..]}`: at most `most` names; verbatim spans of `text` unless that is None."""
-    lines = [f'start: "{{\\"entities\\":[" (NAME ("," NAME){{0,{most - 1}}})? "]}}"']
+def names(text: str | None, types: Sequence[str], most: int) -> Any:
+    """`{"entities":{"name":"type",..}}`: at most `most` names; verbatim spans of `text` unless that is None."""
+    lines = [f'start: "{{\\"entities\\":{{" (item ("," item){{0,{most - 1}}})? "}}}}"']
     parts = [f"/{_SHAPE}/", _FEW_WORDS]
     if text is not None:
-        folded = " ".join(text.split())  # a name may run over the end of a line
-        lines.append(f'SPAN: %regex {{"substring_chunks": {json.dumps(_WORDS.findall(folded))}}}')
+        lines.append(f"SPAN: {_span(text)}")
         parts.append("SPAN")
     lines.append(f'NAME: "\\"" ({" & ".join(parts)}) "\\""')
+    lines.append("TYPE: " + " | ".join(map(_quoted, types)))
+    lines.append('item: NAME ":" TYPE')
     return _cfg(lines)
+
+
+def is_name(name: str) -> bool:
+    """Whether a name has a word that names anything.
+
+    >>> is_name("them"), is_name("in at"), is_name("The Who"), is_name("mill of the town")
+    (False, False, True, True)
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return not name[:1].islower() or not all(word in ENGLISH_STOP_WORDS for word in name.split())
 
 
 def pairs_near(text: str, known: Sequence[str], new: Sequence[str]) -> list[tuple[str, str]]:
@@ -92,43 +111,57 @@ def relationships(pairs: Sequence[tuple[str, str]], most: int) -> Any:
     return _cfg([f'start: "{{\\"relationships\\":[" (item ("," item){{0,{most - 1}}})? "]}}"', *lines])
 
 
-def details(names: Sequence[str], types: Sequence[str]) -> Any:
-    """`{"details":[["name","type","description"],..]}`: each name once, in the order listed.
+def details(names: Sequence[str]) -> Any:
+    """`{"details":[["name","description"],..]}`: each name once, in the order listed.
 
     The list may end before all names are told, so that a reply that reaches its cap can be closed after a whole item.
     """
     rules = []
     for i, name in enumerate(names):
         rest = f' ("," d{i + 1})?' if i + 1 < len(names) else ""
-        rules.append(f'd{i}: "[" {_quoted(name)} ",\\"" KIND "\\",\\"" TEXT "\\"]"{rest}')
-    return _cfg(
-        [
-            'start: "{\\"details\\":[" d0 "]}"',
-            *rules,
-            "KIND: " + " | ".join(map(json.dumps, types)),
-            f"TEXT: /{_TEXT}/",
-        ]
-    )
+        rules.append(f'd{i}: "[" {_quoted(name)} ",\\"" TEXT "\\"]"{rest}')
+    return _cfg(['start: "{\\"details\\":[" d0 "]}"', *rules, f"TEXT: /{_TEXT}/"])
 
 
-def claims(names: Sequence[str], text: str) -> Any:
-    """`{"claims":[["subject","statement","status","kind","object","start","end"],..]}`.
+def claims(found: Sequence[tuple[str, Quote]]) -> Any:
+    """`{"claims":[["opening words","name","kind","status","start","end"],..]}`.
 
-    Subject and object are listed names (the object may be empty); dates are empty or verbatim spans with a digit.
+    `found`: sentences by their opening words. The name is one that the sentence mentions, a date is empty or a span of
+    the sentence with a digit in it.
     """
-    folded = " ".join(text.split())
+    items, rules = [], []
+    for i, (opening, quote) in enumerate(found):
+        names = " | ".join(map(_quoted, quote.names))
+        dates = 'NONE "," NONE'
+        if any(letter.isdigit() for letter in quote.sentence.text):
+            rules.append(f"SPAN{i}: {_span(quote.sentence.text)}")
+            rules.append(f'DATE{i}: "\\"" (SPAN{i} & /{_DATE}/)? "\\""')
+            dates = f'DATE{i} "," DATE{i}'
+        items.append(f'{_quoted(opening)} "," ({names}) ",\\"" KIND "\\",\\"" STATUS "\\"," {dates}')
     return _cfg(
         [
             f'start: "{{\\"claims\\":[" (item ("," item){{0,{MOST_CLAIMS - 1}}})? "]}}"',
-            "name: " + " | ".join(map(_quoted, names)),
-            f'SPAN: %regex {{"substring_chunks": {json.dumps(_WORDS.findall(folded))}}}',
-            r'DATE: "\"" (SPAN & /[^"\\\x00-\x1f]{0,16}[0-9][^"\\\x00-\x1f]{0,16}/)? "\""',
-            r"KIND: /[a-z][a-z ]{2,23}/",
+            'item: "[" (' + " | ".join(items) + ') "]"',
+            *rules,
+            r'NONE: "\"\""',
+            "KIND: " + " | ".join(map(json.dumps, CLAIM_KINDS)),
             'STATUS: "true" | "false" | "suspected"',
-            f"TEXT: /{_TEXT}/",
-            r'item: "[" name ",\"" TEXT "\",\"" STATUS "\",\"" KIND "\"," (name | "\"\"") "," DATE "," DATE "]"',
         ]
     )
+
+
+def openings(found: Sequence[Quote]) -> dict[str, Quote]:
+    """Each sentence by its first words, as few as tell it from the others, but some."""
+    texts = [quote.sentence.text for quote in found]
+    told: dict[str, Quote] = {}
+    for quote in found:
+        words = _WORDS.findall(quote.sentence.text)
+        for stop in range(min(2 * OPENING_WORDS - 1, len(words)), len(words) + 1, 2):
+            opening = "".join(words[:stop]).rstrip()
+            if sum(text.startswith(opening) for text in texts) == 1:
+                break
+        told.setdefault(opening, quote)
+    return told
 
 
 def yes_or_no() -> Any:
@@ -138,23 +171,9 @@ def yes_or_no() -> Any:
     return Regex("yes|no")
 
 
-def read(text: str, key: str) -> list[Any]:
-    """The list in a reply."""
-    found: list[Any] = json.loads(text)[key]
-    return found
-
-
-def _partial_list(text: str) -> list[Any]:
-    """The complete items of a reply that is still being written."""
-    inner = text[text.find("[") :]
-    for end in range(len(inner), 0, -1):
-        if inner[end - 1] in '"]':
-            try:
-                items: list[Any] = json.loads(inner[:end] + "]")
-            except json.JSONDecodeError:
-                continue
-            return items
-    return []
+def read(text: str, key: str) -> Any:
+    """What a reply holds."""
+    return json.loads(text)[key]
 
 
 def _ended(items: Sequence[Any], known: Iterable[Any] = ()) -> bool:
@@ -170,9 +189,12 @@ def _ended(items: Sequence[Any], known: Iterable[Any] = ()) -> bool:
     return sum(again) >= MOST_REPEATS or again[-2:] == [True, True]
 
 
+_ITEM = re.compile(r'[{,]("(?:[^"\\]|\\.)*"):"[^"]*"')
+
+
 def repeats_name(text: str, known: frozenset[str] = frozenset()) -> bool:
     """Whether the names listed so far only repeat themselves, or those known from before."""
-    return _ended(_partial_list(text), known)
+    return _ended([json.loads(name) for name in _ITEM.findall(text)], known)
 
 
 _ENDS = re.compile(r'\["([^"]+)","([^"]+)","')
@@ -189,9 +211,12 @@ def stray_link(source: str, target: str, description: str) -> bool:
     return found < 0 or found - len(source) - 1 >= LINK_CHARACTERS - 1
 
 
+_OPENING = re.compile(r'\[("(?:[^"\\]|\\.)*"),"')
+
+
 def repeats_claim(text: str) -> bool:
     """Whether the claims listed so far only repeat themselves."""
-    return _ended([item[1] for item in _partial_list(text) if isinstance(item, list)])
+    return _ended(_OPENING.findall(text))
 
 
 def tidy(text: str, cap: int = TEXT_CHARACTERS) -> str:
@@ -214,6 +239,11 @@ def find_span(text: str, name: str) -> tuple[int, int]:
         return -1, -1
     found = re.search(rf"(?<!\w){pattern}(?!\w)", text) or re.search(pattern, text)
     return found.span() if found else (-1, -1)
+
+
+def _span(text: str) -> str:
+    """The terminal of any run of whole words of a text, its white space folded: a name may run over a line's end."""
+    return f'%regex {{"substring_chunks": {json.dumps(_WORDS.findall(" ".join(text.split())))}}}'
 
 
 def _quoted(name: str) -> str:

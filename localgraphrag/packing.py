@@ -6,7 +6,7 @@ of its largest sub-communities replaced, one sub-community after another, by tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -67,11 +67,16 @@ class PackedContext:
 
 
 class Element(NamedTuple):
-    """A summary that can become a record: its line without the label, and the tokens of that line."""
+    """A summary that can become a record: its line without the label, and the tokens of that line.
+
+    The line is `head`, a colon and `texts`.
+    """
 
     id: str
     kind: Kind
     names: tuple[str, ...]
+    head: str
+    texts: tuple[str, ...]
     line: str
     tokens: int
     chunk_ids: tuple[str, ...]
@@ -116,14 +121,14 @@ class Packer:
         }
         self._graph = graph
         self._elements: dict[str, Element] = {}
-        self._report_tokens: dict[str, int] = {}
+        self._line_tokens: dict[str, int] = {}
         self._sizes: dict[str, Size] = {}
         self._labels = [0]  # tokens of the labels 1..n together, at index n
 
     def size(self, community_id: str) -> Size:
         """Number and tokens of all element summaries of a community."""
         if community_id not in self._sizes:
-            tokens = [element.tokens for element in self.elements(community_id)]
+            tokens = [element.tokens for element in self.told_once(self.elements(community_id), numbered=True)]
             self._sizes[community_id] = Size(len(tokens), sum(tokens))
         return self._sizes[community_id]
 
@@ -203,14 +208,17 @@ class Packer:
         records: list[Record] = []
         added: list[Element] = []
         steps: list[Step] = []
+        shown: dict[str, int] = {}  # sentences, and the first record that has them
         used, full = 0, False
-        for element in candidates:
+        for candidate in candidates:
             label = len(records) + 1
+            element = self._fresh(candidate, shown)
             cost = element.tokens + self._label_tokens(label) - self._label_tokens(label - 1)
             if not full and used + cost <= budget:
                 used += cost
                 records.append(Record(label, element.id, element.kind, element.names))
                 added.append(element)
+                shown |= {text: shown.get(text, label) for text in candidate.texts}
                 steps.append(Step("add", element.id, cost, 0, f"{used} of {budget} tokens used"))
             elif element.tokens + self._label_tokens(1) > budget:
                 steps.append(Step("drop", element.id, element.tokens, 0, f"alone longer than the budget of {budget}"))
@@ -244,32 +252,65 @@ class Packer:
 
     def _node(self, node: Node) -> Element:
         name = fold(node.name)
-        line = _line(f"{name} ({fold(node.type)})", fold(node.description))
-        return Element(node.id, "entity", (name,), line, self._count(line), node.chunk_ids, (node.id,))
+        return self._made(
+            node.id, "entity", (name,), f"{name} ({fold(node.type)})", _texts(node), node.chunk_ids, (node.id,)
+        )
 
     def _edge(self, edge: Edge) -> Element:
         names = tuple(fold(self._graph.node(node_id).name) for node_id in (edge.source, edge.target))
-        line = _line(" — ".join(names), fold(edge.description))
         ends = (edge.source, edge.target)
-        return Element(edge.id, "relationship", names, line, self._count(line), edge.chunk_ids, ends)
+        return self._made(edge.id, "relationship", names, " — ".join(names), _texts(edge), edge.chunk_ids, ends)
 
     def _claim(self, claim: GraphClaim) -> Element:
         names = tuple(fold(self._graph.node(node_id).name) for node_id in (claim.subject, claim.object) if node_id)
         dates = " to ".join(dict.fromkeys(fold(date) for date in (claim.start_date, claim.end_date) if date))
         traits = ", ".join(trait for trait in (fold(claim.type), claim.status, dates) if trait)
-        line = _line(f"Claim about {' — '.join(names)} ({traits})", fold(claim.description))
-        return Element(claim.id, "claim", names, line, self._count(line), (claim.chunk_id,), (claim.subject,))
+        head = f"Claim about {' — '.join(names)} ({traits})"
+        texts = (fold(claim.description),) if claim.description else ()
+        return self._made(claim.id, "claim", names, head, texts, (claim.chunk_id,), (claim.subject,))
 
     def _report(self, report: Report) -> Element:
         _title, _, body = report.text.partition("\n")
-        line = _line(f"Report on {fold(report.title)}", fold(body))
-        if line not in self._report_tokens:
-            self._report_tokens[line] = self._count(line)
-        names, tokens = (report.title,), self._report_tokens[line]
-        return Element(report.community_id, "report", names, line, tokens, report.chunk_ids, ())
+        head = f"Report on {fold(report.title)}"
+        return self._made(report.community_id, "report", (report.title,), head, (fold(body),), report.chunk_ids, ())
+
+    def _made(
+        self,
+        id_: str,
+        kind: Kind,
+        names: tuple[str, ...],
+        head: str,
+        texts: tuple[str, ...],
+        chunk_ids: tuple[str, ...],
+        ends: tuple[str, ...],
+    ) -> Element:
+        line = _line(head, " ".join(texts))
+        return Element(id_, kind, names, head, texts, line, self._count(line), chunk_ids, ends)
+
+    def told_once(self, elements: Iterable[Element], *, numbered: bool) -> Iterator[Element]:
+        """The elements, each sentence in the first one only that has it: a quotation can be about many entities.
+
+        Numbered elements, as records are, point to the one that has it.
+        """
+        shown: dict[str, int] = {}
+        for label, element in enumerate(elements, 1):
+            yield self._fresh(element, shown)
+            shown |= {text: shown.get(text, label * numbered) for text in element.texts}
+
+    def _fresh(self, element: Element, shown: Mapping[str, int]) -> Element:
+        """The element without the sentences that are shown already; it points to the record that does, if numbered."""
+        texts = tuple(text for text in element.texts if text not in shown)
+        if len(texts) == len(element.texts):
+            return element
+        if not texts and (label := shown[element.texts[0]]):
+            texts = (f"see {label}",)
+        line = _line(element.head, " ".join(texts))
+        return element._replace(line=line, tokens=self._count(line))
 
     def _count(self, line: str) -> int:
-        return self.count_tokens(f"{line}\n")
+        if line not in self._line_tokens:
+            self._line_tokens[line] = self.count_tokens(f"{line}\n")
+        return self._line_tokens[line]
 
     def _label_tokens(self, records: int) -> int:
         while len(self._labels) <= records:
@@ -284,6 +325,11 @@ def fold(text: str) -> str:
     'Two 7. lines'
     """
     return " ".join(text.split())
+
+
+def _texts(described: Node | Edge) -> tuple[str, ...]:
+    texts = (described.summary,) if described.summary else tuple(d.text for d in described.descriptions)
+    return tuple(dict.fromkeys(fold(text) for text in texts if text.strip()))
 
 
 def _line(head: str, text: str) -> str:

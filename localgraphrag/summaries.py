@@ -6,7 +6,7 @@ What the model reads is packed by `localgraphrag.packing`; here it is asked, and
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -177,13 +177,17 @@ def write_reports(
     reports: dict[str, Report] = {}
     failed: set[str] = set()
 
-    def units(ready: Iterable[str]) -> Iterator[Unit[Report]]:
+    def units(ready: Iterable[str]) -> list[Unit[Report]]:
+        """Largest context first: an engine works on contexts of about one size together."""
+        found = []
         for community_id in ready:
             packed = None if _is_own(packer, community_id, settings) else packer.pack(community_id, reports, budget)
             if packed and packed.records:
-                yield report_unit(packer.communities[community_id], packed, settings, prompts)
+                unit = report_unit(packer.communities[community_id], packed, settings, prompts)
+                found.append((packed.tokens, unit))
             else:
                 reports[community_id] = own_report(community_id, graph, packer)
+        return [unit for _, unit in sorted(found, key=lambda sized: -sized[0])]
 
     waiting = _asked(hierarchy, levels)
     while waiting:
@@ -293,7 +297,7 @@ def own_report(community_id: str, graph: Graph, packer: Packer) -> Report:
         rating_reason="not rated: too little text for a written report",
         findings=(),
         written=False,
-        text="\n".join([title, *(f"- {element.line}" for element in elements)]),
+        text="\n".join([title, *(f"- {element.line}" for element in packer.told_once(elements, numbered=False))]),
         chunk_ids=tuple(dict.fromkeys(chunk_id for element in elements for chunk_id in element.chunk_ids)),
     )
 
@@ -356,10 +360,10 @@ def _lacking(
 def _report(community_id: str, packed: PackedContext, reply: dict[str, Any], limits: Limits) -> Report:
     said: dict[tuple[str, str], list[Record]] = {}  # a finding that is repeated word for word counts once
     for given in reply["findings"]:
-        words = _whole(given["summary"], limits.finding), _whole(given["explanation"], limits.explanation)
+        words = whole(given["summary"], limits.finding), whole(given["explanation"], limits.explanation)
         if any(words) and words not in said:
             said[words] = [packed.records[label - 1] for label in dict.fromkeys(given["records"])]
-    title, summary = _whole(reply["title"], limits.title), _whole(reply["summary"], limits.summary)
+    title, summary = whole(reply["title"], limits.title), whole(reply["summary"], limits.summary)
     title = title or ", ".join(packed.records[0].names)
     lines = []
     for words, cited in said.items():
@@ -370,7 +374,7 @@ def _report(community_id: str, packed: PackedContext, reply: dict[str, Any], lim
         title=title,
         summary=summary,
         rating=reply["rating"],
-        rating_reason=_whole(reply["rating_reason"], limits.rating_reason),
+        rating_reason=whole(reply["rating_reason"], limits.rating_reason),
         findings=tuple(Finding(*words, tuple(record.id for record in cited)) for words, cited in said.items()),
         written=True,
         text="\n".join([title, *([summary] if summary else []), *lines]),
@@ -382,10 +386,10 @@ def _sentence(summary: str, explanation: str) -> str:
     return f"{summary.rstrip('.:。')}: {explanation}" if summary and explanation else summary or explanation
 
 
-def _whole(text: str, limit: int) -> str:
+def whole(text: str, limit: int) -> str:
     """A reply's string on one line. One that ran into its limit ends at its last whole sentence, or else word.
 
-    >>> _whole("It rained. The bridge fel", 25), _whole("The bridge fel", 14), _whole("It rained.", 10)
+    >>> whole("It rained. The bridge fel", 25), whole("The bridge fel", 14), whole("It rained.", 10)
     ('It rained.', 'The bridge …', 'It rained.')
     """
     folded = fold(text)

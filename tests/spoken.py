@@ -18,11 +18,8 @@ def reply(messages: tuple[Message, ...], request: Request) -> str:
     texts = [m.content for m in messages if m.role == "user" and "Passage:" in m.content]
     text = texts[-1].split("Passage:")[1]
     names = list(dict.fromkeys(re.findall(r"(?<=[a-z] )[A-Z][a-z]{3,}\b", text)))[:8]
-    words = " ".join(re.findall(r"\b[a-z]{5,}\b", text)[:3])
     if step == "names":
-        return compact({"entities": names})
-    if step == "details":
-        return compact({"details": [[name, "person", f"is named with {words}."] for name in names]})
+        return compact({"entities": dict.fromkeys(names, "person")})
     return "no" if step == "missed" else compact({step: []})
 
 

@@ -261,10 +261,11 @@ def test_budget_laws(case, budget):
 def test_packing_every_community_of_a_large_graph_is_near_linear():
     size, per = 8_000, 5
     nodes = tuple(
-        Node(f"e{i:05}", "", f"Name {i}", "x", (Sourced("Some words on it.", "c"),), (), ("c",), 2) for i in range(size)
+        Node(f"e{i:05}", "", f"Name {i}", "x", (Sourced(f"On {i}.", "c"),), (), ("c",), 2) for i in range(size)
     )
-    linked = (Sourced("Linked.", "c"),)
-    edges = tuple(Edge(f"r{i:05}", f"e{i:05}", f"e{i + 1:05}", 1, linked, ("c",)) for i in range(size - 1))
+    edges = tuple(
+        Edge(f"r{i:05}", f"e{i:05}", f"e{i + 1:05}", 1, (Sourced(f"Link {i}.", "c"),), ("c",)) for i in range(size - 1)
+    )
     ids = [node.id for node in nodes]
     fine = [Community(f"f{i}", 1, "top", (), tuple(ids[i : i + per])) for i in range(0, size, per)]
     top = Community("top", 0, "", tuple(c.id for c in fine), tuple(ids))
@@ -403,12 +404,27 @@ def test_chunks_that_move_do_not_call_for_another_report(mill, houses):
     assert "new-ada" in reports["mills"].chunk_ids
 
 
+def test_a_sentence_about_many_entities_is_shown_once():
+    said = "Ada and Bob met Cid at the mill."
+    nodes = {"a": ("person", said), "b": ("person", said), "c": ("person", "Cid left.")}
+    edges = {"r1": ("a", "b", said), "r2": ("a", "c", said)}
+    graph = make_graph(nodes, edges)
+    all_three = Community("all", 0, "", (), ("a", "b", "c"))
+    packed = pack_context(all_three, graph, Hierarchy(((all_three,),)), {}, count, 999)
+    lines = packed.text.splitlines()
+    assert len(lines) == len(packed.records) == 5
+    assert sum(said in line for line in lines) == 1 and lines[0].endswith(said)
+    assert sum(line.endswith(": see 1") for line in lines) == 3
+    own = own_report("all", graph, Packer(graph, Hierarchy(((all_three,),)), count))
+    assert own.text.count(said) == 1 and "see" not in own.text
+
+
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
 def test_small_communities_are_their_own_report(mill, houses):
     reports, engine, _ = run(mill, houses, [0, 1])
-    assert keys(engine) == ["mills", "schools", "village"]
+    assert sorted(keys(engine)) == ["mills", "schools", "village"]
     music = reports["music"]
     assert not music.written and music.findings == () and music.title == "Cello, Clara"
     assert music.text == (
@@ -437,7 +453,7 @@ def town():
     for n in range(12):
         members = [f"t{n:02}m{i}" for i in range(5)]
         nodes |= {m: ("thing", "It is a thing of some note in this place. " * (2 + (n * 5) % 12)) for m in members}
-        edges |= {f"r{n:02}{i}": (members[0], m, "They meet.") for i, m in enumerate(members[1:])}
+        edges |= {f"r{n:02}{i}": (members[0], m, f"{m} meets the first.") for i, m in enumerate(members[1:])}
         themes.append(tuple(members))
     fine = [Community(f"theme{n:02}", 2, f"quarter{n // 4}", (), m) for n, m in enumerate(themes)]
     quarters = [

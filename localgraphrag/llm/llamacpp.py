@@ -213,9 +213,7 @@ class LlamaCppEngine:
                 "tokens. Lower the budget in localgraphrag.toml (context_window, map_budget or chunk_size), or use a "
                 "model with a longer context."
             )
-        from llguidance import LLMatcher
-
-        talk.matcher = LLMatcher(self.model.matcher_tokenizer, self._grammar(request.output))
+        talk.matcher = output.matcher(self.model.matcher_tokenizer, self._grammar(request.output))
         if talk.matcher.is_error():
             reason = talk.matcher.get_error().splitlines()[0][:300]
             raise ModelError(f"{request.key}: the output type has no usable grammar: {reason}")

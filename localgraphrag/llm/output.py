@@ -57,14 +57,20 @@ def grammar(output: Any) -> str:
     )
 
 
+def matcher(tokenizer: Any, grammar_text: str) -> Any:
+    """A matcher that follows a grammar. Names held to a long text take more work than its limits foresee."""
+    from llguidance import LLMatcher, LLParserLimits
+
+    limits = LLParserLimits(initial_lexer_fuel=20_000_000, step_lexer_fuel=20_000_000, verbose_errors=False)
+    return LLMatcher(tokenizer, grammar_text, limits=limits)
+
+
 def check_reply(output: Any, text: str) -> None:
     """Raise ModelError unless `text` is complete and valid under the output type."""
-    from llguidance import LLMatcher
-
-    matcher = LLMatcher(_byte_tokenizer(), grammar(output))
+    checking = matcher(_byte_tokenizer(), grammar(output))
     data = text.encode()
-    taken = matcher.try_consume_tokens(list(data))
-    if taken < len(data) or not matcher.is_accepting():
+    taken = checking.try_consume_tokens(list(data))
+    if taken < len(data) or not checking.is_accepting():
         raise ModelError(f"The reply is not valid under its output type at byte {taken} of {len(data)}: {text[:400]!r}")
 
 

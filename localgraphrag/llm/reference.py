@@ -105,9 +105,7 @@ class ReferenceEngine:
         return reply, "stop"
 
     def _close_reply(self, request: Request, reply: list[int]) -> list[int]:
-        from llguidance import LLMatcher
-
-        matcher = LLMatcher(self._vocabulary.matcher_tokenizer, output.grammar(request.output))
+        matcher = output.matcher(self._vocabulary.matcher_tokenizer, output.grammar(request.output))
         matcher.try_consume_tokens(reply)
         found = closing.close(matcher, reply, self._vocabulary.token_bytes, self._vocabulary.encode)
         if found is None:

@@ -8,6 +8,7 @@ The division is made anew for conversations that need longer streams, which then
 
 from __future__ import annotations
 
+import ctypes
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -81,10 +82,11 @@ class Streams:
         return min(size, max(_padded(self._longest), self._least))
 
     def divide(self, tokens: int) -> None:
-        """Divide the cache for conversations of up to `tokens`. What is in it is lost if the division changes."""
+        """Divide the cache for conversations of up to `tokens`. If that changes it, only shared prefixes stay."""
         cells = self.size_for(tokens)
         if cells == self.cells:
             return
+        kept = [(prefix, self._saved(home)) for prefix, home in self._prefixes.items() if len(prefix) <= cells]
         room = (self._most + _PREFIXES) * self._least
         self.slots = max(min(self._most, room // cells - _PREFIXES), 1)
         self.cells = cells
@@ -93,6 +95,15 @@ class Streams:
         self._prefixes.clear()
         self._context = self._make(self.slots + _PREFIXES)
         self._memory = self._api.llama_get_memory(self._context)
+        for home, (prefix, state) in enumerate(kept, start=self.slots):
+            if self._api.llama_state_seq_set_data(self._context, state, len(state), home):
+                self._prefixes[prefix] = home
+
+    def _saved(self, stream: int) -> Any:
+        """What a stream holds, as bytes."""
+        state = (ctypes.c_uint8 * self._api.llama_state_seq_get_size(self._context, stream))()
+        self._api.llama_state_seq_get_data(self._context, state, len(state), stream)
+        return state
 
     def _make(self, streams: int) -> Any:
         params = self._api.llama_context_default_params()
@@ -118,10 +129,8 @@ class Streams:
             self._api.llama_memory_seq_rm(self._memory, stream, -1, -1)
             return read
         if prefix not in self._prefixes:
-            if len(self._prefixes) == _PREFIXES:
-                _, home = self._prefixes.popitem(last=False)
-            else:
-                home = self.slots + len(self._prefixes)
+            homes = [home for home in range(self.slots, self.slots + _PREFIXES) if home not in self._prefixes.values()]
+            home = homes[0] if homes else self._prefixes.popitem(last=False)[1]
             self._api.llama_memory_seq_rm(self._memory, home, -1, -1)
             self._prefixes[prefix] = home
             for at in range(0, len(prefix), self._batch_size):

@@ -178,7 +178,11 @@ class MapReduce:
         return outcome
 
     def _map_request(self, question: str, batch: Sequence[Passage]) -> Request:
-        prefix = (Message("system", self.prompts.render("map_system")),)
+        prefix = (
+            Message("system", self.prompts.render("map_system")),
+            Message("user", self.prompts.render("map_example")),
+            Message("assistant", self.prompts.render("map_example_reply")),
+        )
         prompt = self.prompts.render("map", passages=list(batch), question=question)
         return Request(prompt, map_output(max(len(batch), 1)), prefix, max_tokens=self.settings.map_tokens)
 

@@ -18,10 +18,12 @@ from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.search.answer import Citation
 from localgraphrag.search.passages import Passage
 from localgraphrag.search.sources import Provenance
+from localgraphrag.summaries import whole
 
 T = TypeVar("T")
 
 MAX_POINTS = 5
+POINT_CHARACTERS, PARAGRAPH_CHARACTERS = 300, 500
 MAX_PARAGRAPHS = 6
 SAME = 92  # of 100; above it two texts say the same in other punctuation or word endings
 
@@ -73,7 +75,8 @@ def map_output(passages: int) -> Any:
     from outlines.types import JsonSchema
 
     score = {"type": "integer", "minimum": 1, "maximum": 100}
-    point = object_schema({"sources": _labels(passages, 3), "text": _words(300), "score": score})
+    # a point on many passages at once is a list of their titles
+    point = object_schema({"sources": _labels(passages, 2), "text": _words(POINT_CHARACTERS), "score": score})
     points = {"type": "array", "minItems": 1, "maxItems": MAX_POINTS, "items": point}
     useless = object_schema({"score": {"const": 0}, "points": {"type": "array", "maxItems": 0}})
     return JsonSchema({"anyOf": [useless, object_schema({"score": score, "points": points})]})
@@ -82,7 +85,7 @@ def map_output(passages: int) -> Any:
 @lru_cache(maxsize=512)
 def answer_output(labels: int, *, may_be_empty: bool) -> Any:
     """Outlines type of an answer citing labels 1 to `labels`; empty means that the passages hold no answer."""
-    paragraph = object_schema({"cites": _labels(labels, 4), "text": _words(500)})
+    paragraph = object_schema({"cites": _labels(labels, 4), "text": _words(PARAGRAPH_CHARACTERS)})
     least = 0 if may_be_empty else 1
     return schema({"answer": {"type": "array", "minItems": least, "maxItems": MAX_PARAGRAPHS, "items": paragraph}})
 
@@ -96,14 +99,21 @@ def read_map(text: str) -> Mapped:
     reply = json.loads(text)
     return Mapped(
         reply["score"],
-        tuple(Point(p["text"].strip(), p["score"], tuple(dict.fromkeys(p["sources"]))) for p in reply["points"]),
+        tuple(
+            Point(whole(p["text"], POINT_CHARACTERS), p["score"], tuple(dict.fromkeys(p["sources"])))
+            for p in reply["points"]
+        ),
     )
 
 
 def read_answer(text: str) -> Written:
     """The reply to a reduce or answer prompt."""
     reply = json.loads(text)
-    return Written(tuple(Paragraph(p["text"].strip(), tuple(dict.fromkeys(p["cites"]))) for p in reply["answer"]))
+    return Written(
+        tuple(
+            Paragraph(whole(p["text"], PARAGRAPH_CHARACTERS), tuple(dict.fromkeys(p["cites"]))) for p in reply["answer"]
+        )
+    )
 
 
 def one_turn(

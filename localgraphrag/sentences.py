@@ -1,0 +1,59 @@
+"""Sentences of a text, with their character spans."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_BULLET = r"\s*(?:[-*+•|>]|\d{1,3}[.)]\s|#)"
+_FIELD = r"\s*[^\W\d_][\w' ]{0,30}:(?:\s|$)"  # "Foreman: Dace Orrell"
+_NEW_LINE = re.compile(rf"\n(?={_BULLET}|{_FIELD})")
+_CLAUSED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # scripts that mark the end of a clause by a space, and no other way
+)
+_LINE = re.compile(rf"\n|(?<=[{_CLAUSED}]) +(?=[{_CLAUSED}])")
+_SHORT_LINE = 50  # characters; prose is wrapped at more
+_MARKS = re.compile(r"^[\s#*_>|•+-]+(?=\S)|[\s*_|]+$")
+
+
+class Sentence(NamedTuple):
+    """A sentence and its span; `text` has its white space folded."""
+
+    text: str
+    start: int
+    end: int
+
+
+def sentences(text: str) -> list[Sentence]:
+    r"""The sentences of a text in any language, in order. Headings, items and fields count as sentences.
+
+    >>> [s.text for s in sentences("Dr. Lind came\nat noon. He left.\n- one thing\n- another")]
+    ['Dr. Lind came at noon.', 'He left.', 'one thing', 'another']
+    """
+    from sentencex import segment
+
+    found = []
+    at = 0
+    for part in segment("en", text):
+        for start, end in _lines(part):
+            piece = part[start:end]
+            shown = _MARKS.sub("", piece)
+            if any(letter.isalnum() for letter in shown):
+                begin = at + start + piece.index(shown)
+                found.append(Sentence(" ".join(shown.split()), begin, begin + len(shown)))
+        at += len(part)
+    return found
+
+
+def _lines(part: str) -> Iterator[tuple[int, int]]:
+    """Spans of a sentence's lines that do not run on into each other: items, fields of a form, short lines."""
+    start = 0
+    for found in _LINE.finditer(part):
+        line, after = part[start : found.start()], part[found.end() :].lstrip()
+        short = len(line) < _SHORT_LINE and line.strip() and not after[:1].islower()
+        ended = short or found.group() != "\n"
+        if ended or _NEW_LINE.match(part, found.start()):
+            yield start, found.start()
+            start = found.end()
+    yield start, len(part)
