@@ -52,7 +52,7 @@ class PackedContext:
 
     `tokens` of `text` never exceed `budget`; `whole` is what all element summaries together would have taken.
     `substituted`: sub-communities shown by their report, largest first. `dropped`: ids of records for which there was
-    no room. `chunk_ids`: where the records shown come from, each once.
+    no room. `chunk_ids`: where the records shown come from, each once. `told`: what each record says, without its head.
     """
 
     text: str
@@ -64,6 +64,7 @@ class PackedContext:
     whole: int
     budget: int
     steps: tuple[Step, ...]
+    told: tuple[str, ...] = ()
 
 
 class Element(NamedTuple):
@@ -201,6 +202,7 @@ class Packer:
             whole=size.tokens + self._label_tokens(size.records),
             budget=budget,
             steps=(*steps, *filling),
+            told=tuple(" ".join(element.texts) for element in added),
         )
 
     def _fill(self, candidates: Iterator[Element], budget: int) -> tuple[list[Record], list[Element], list[Step]]:

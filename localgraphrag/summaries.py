@@ -36,6 +36,9 @@ CHARACTERS_PER_TOKEN = 3.2
 """Measured on English prose rich in names and figures. In denser scripts the engine closes the reply at its cap."""
 
 
+QUOTED_CHARACTERS = 400
+"""Of records, as the explanation of a finding."""
+
 SENTENCE_ENDS = (".", "!", "?", "।", "。", "！", "？")
 
 
@@ -92,8 +95,10 @@ class Limits:
         title, summary, reason = (int(left * part) for part in (0.06, 0.20, 0.07))
         return cls(title, summary, reason, findings, int(each / 3), int(each * 2 / 3))
 
-    def properties(self, labels: int) -> dict[str, Any]:
+    def properties(self, labels: int, *, quoted: bool = False) -> dict[str, Any]:
         """The JSON schema of a reply on a context with records 1 to `labels`; findings can cite no other.
+
+        Where findings are explained by quotation there is no explanation to write.
 
         What a statement rests on comes before it: a small model that has named its records keeps to them, and one that
         has given its reason rates by it. Left alone it stops at one finding, so more records ask for more.
@@ -102,8 +107,9 @@ class Limits:
         finding = {
             "records": {"type": "array", "minItems": 1, "maxItems": 4, "items": record},
             "summary": _string(self.finding),
-            "explanation": _string(self.explanation),
         }
+        if not quoted:
+            finding["explanation"] = _string(self.explanation)
         least = min(self.findings, 3, 1 + labels // 6)
         findings = {"type": "array", "minItems": least, "maxItems": self.findings, "items": object_schema(finding)}
         return {
@@ -244,10 +250,11 @@ def report_unit(community: Community, packed: PackedContext, settings: Settings,
     The unit's report has no `chunk_ids`: where records come from is a fact of the graph and not of the model, so a
     document that moved does not call for another report. `write_reports` adds them from the unit's own `chunks`.
     """
-    prefix = report_prefix(prompts)
+    quoted = settings.descriptions == "quoted"
+    prefix = report_prefix(prompts, quoted=quoted)
     prompt = prompts.render("report", context=packed.text)
     limits = Limits.of(settings.report_tokens)
-    properties = limits.properties(len(packed.records))
+    properties = limits.properties(len(packed.records), quoted=quoted)
 
     def ask() -> Conversation[Report]:
         request = Request(prompt, schema(properties), prefix, max_tokens=settings.report_tokens)
@@ -256,24 +263,25 @@ def report_unit(community: Community, packed: PackedContext, settings: Settings,
 
     inputs = (
         *(message.content for message in prefix), prompt, json.dumps(properties), str(settings.report_tokens), "greedy",
-        community.id, *(record.id for record in packed.records),
+        community.id, *(record.id for record in packed.records), *(packed.told if quoted else ()),
     )  # fmt: skip
     return Unit("report", VERSION, community.id, inputs, Report, ask, packed.chunk_ids)
 
 
-def report_prefix(prompts: Prompts) -> tuple[Message, ...]:
+def report_prefix(prompts: Prompts, *, quoted: bool) -> tuple[Message, ...]:
     """What every report's prompt begins with: instructions, and one example as a finished exchange."""
     return (
-        Message("system", prompts.render("report_system")),
+        Message("system", prompts.render("report_system", quoted=quoted)),
         Message("user", prompts.render("report", context=prompts.render("report_example"))),
-        Message("assistant", prompts.render("report_example_reply")),
+        Message("assistant", prompts.render("report_example_reply", quoted=quoted)),
     )
 
 
 def context_budget(settings: Settings, prompts: Prompts, engine: Engine) -> int:
     """Tokens left for a report's records beside prompt and output. Raises ContextError when that is too little."""
     window = min(settings.context_window, engine.context_tokens)
-    taken = engine.prompt_tokens(Request(prompts.render("report", context=""), None, report_prefix(prompts)))
+    prefix = report_prefix(prompts, quoted=settings.descriptions == "quoted")
+    taken = engine.prompt_tokens(Request(prompts.render("report", context=""), None, prefix))
     budget = window - taken - settings.report_tokens - MARGIN
     if budget < MIN_CONTEXT:
         raise ContextError(
@@ -360,9 +368,11 @@ def _lacking(
 def _report(community_id: str, packed: PackedContext, reply: dict[str, Any], limits: Limits) -> Report:
     said: dict[tuple[str, str], list[Record]] = {}  # a finding that is repeated word for word counts once
     for given in reply["findings"]:
-        words = whole(given["summary"], limits.finding), whole(given["explanation"], limits.explanation)
+        labels = dict.fromkeys(given["records"])
+        explanation = whole(given["explanation"], limits.explanation) if "explanation" in given else ""
+        words = whole(given["summary"], limits.finding), explanation or _quoted(packed, labels)
         if any(words) and words not in said:
-            said[words] = [packed.records[label - 1] for label in dict.fromkeys(given["records"])]
+            said[words] = [packed.records[label - 1] for label in labels]
     title, summary = whole(reply["title"], limits.title), whole(reply["summary"], limits.summary)
     title = title or ", ".join(packed.records[0].names)
     lines = []
@@ -380,6 +390,16 @@ def _report(community_id: str, packed: PackedContext, reply: dict[str, Any], lim
         text="\n".join([title, *([summary] if summary else []), *lines]),
         chunk_ids=(),
     )
+
+
+def _quoted(packed: PackedContext, labels: Iterable[int]) -> str:
+    """What the records say, each sentence once, as many records as there is room for."""
+    told = ""
+    for text in dict.fromkeys(packed.told[label - 1] for label in labels):
+        if told and len(told) + len(text) > QUOTED_CHARACTERS:
+            break
+        told = f"{told} {text}".strip()
+    return told if len(told) <= QUOTED_CHARACTERS else whole(told[:QUOTED_CHARACTERS], QUOTED_CHARACTERS)
 
 
 def _sentence(summary: str, explanation: str) -> str:
