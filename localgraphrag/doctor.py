@@ -14,6 +14,7 @@ from localgraphrag.config import INDEX_FILE, Settings, models_folder
 from localgraphrag.errors import LocalGraphRAGError, ModelError
 from localgraphrag.llm import DEFAULT_SLOTS, TOKENS_PER_SLOT
 from localgraphrag.llm.catalog import Kind, ModelFile, Tick, resolve_model, verify_model
+from localgraphrag.llm.streams import PREFIXES
 
 _OVERHEAD = 1.1  # weights repacked for the processor's vector units, buffers
 _ENOUGH_DISK = 2 * 10**9
@@ -82,7 +83,7 @@ def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
         )  # fmt: skip
     else:
         yield Check("context", "ok", f"context_window {window:,} of {trained:,} tokens")
-    cells = max((settings.slots or DEFAULT_SLOTS) * TOKENS_PER_SLOT, window)
+    cells = max(((settings.slots or DEFAULT_SLOTS) + PREFIXES) * TOKENS_PER_SLOT, (1 + PREFIXES) * window)
     needed = model.path.stat().st_size * _OVERHEAD + per_token * cells + _COMPUTE_BYTES
     memory = psutil.virtual_memory()
     found = f"{memory.available / 1e9:.1f} GB free of {memory.total / 1e9:.1f} GB; about {needed / 1e9:.1f} GB needed"

@@ -322,17 +322,6 @@ def test_long_conversations_take_turns_in_the_memory_of_many_short_ones(model):
     free(engine)
 
 
-def test_shared_instructions_outlive_another_division_of_the_cache(model):
-    engine = make(model, cells=256, longest=1200, flash=True)
-    short, long = (ask("Where? " * n, max_tokens=6, prefix=PREFIX) for n in (1, 200))
-    first = next(iter(engine.run([short])))
-    assert next(iter(engine.run([long]))).usage.read_tokens < engine.prompt_tokens(long)
-    again = next(iter(engine.run([short])))
-    assert again.usage.read_tokens < engine.prompt_tokens(short)
-    assert again.text == first.text
-    free(engine)
-
-
 def test_old_instructions_make_room_for_new_ones(model):
     engine = make(model)
     known = []

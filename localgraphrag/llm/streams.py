@@ -8,7 +8,6 @@ The division is made anew for conversations that need longer streams, which then
 
 from __future__ import annotations
 
-import ctypes
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 from localgraphrag.errors import ModelError
 from localgraphrag.llm.gguf import GGUFModel
 
-_PREFIXES = 2  # shared instructions kept at once: those of map and of reduce, say
+PREFIXES = 2  # shared instructions kept at once: those of map and of reduce, say
 _PAD = 256  # llama.cpp rounds the cells of a stream up to this
 
 Row = tuple[int, int, int, bool]
@@ -82,28 +81,22 @@ class Streams:
         return min(size, max(_padded(self._longest), self._least))
 
     def divide(self, tokens: int) -> None:
-        """Divide the cache for conversations of up to `tokens`. If that changes it, only shared prefixes stay."""
+        """Divide the cache for conversations of up to `tokens`. What is in it is lost if that changes it.
+
+        Shared prefixes are lost as well: llama.cpp takes a saved sequence only into a cache of as many streams.
+        """
         cells = self.size_for(tokens)
         if cells == self.cells:
             return
-        kept = [(prefix, self._saved(home)) for prefix, home in self._prefixes.items() if len(prefix) <= cells]
-        room = (self._most + _PREFIXES) * self._least
-        self.slots = max(min(self._most, room // cells - _PREFIXES), 1)
+        room = (self._most + PREFIXES) * self._least
+        self.slots = max(min(self._most, room // cells - PREFIXES), 1)
         self.cells = cells
         if self._context:
             self._api.llama_free(self._context)
+            self._context = None
         self._prefixes.clear()
-        self._context = self._make(self.slots + _PREFIXES)
+        self._context = self._make(self.slots + PREFIXES)
         self._memory = self._api.llama_get_memory(self._context)
-        for home, (prefix, state) in enumerate(kept, start=self.slots):
-            if self._api.llama_state_seq_set_data(self._context, state, len(state), home):
-                self._prefixes[prefix] = home
-
-    def _saved(self, stream: int) -> Any:
-        """What a stream holds, as bytes."""
-        state = (ctypes.c_uint8 * self._api.llama_state_seq_get_size(self._context, stream))()
-        self._api.llama_state_seq_get_data(self._context, state, len(state), stream)
-        return state
 
     def _make(self, streams: int) -> Any:
         params = self._api.llama_context_default_params()
@@ -129,7 +122,7 @@ class Streams:
             self._api.llama_memory_seq_rm(self._memory, stream, -1, -1)
             return read
         if prefix not in self._prefixes:
-            homes = [home for home in range(self.slots, self.slots + _PREFIXES) if home not in self._prefixes.values()]
+            homes = [home for home in range(self.slots, self.slots + PREFIXES) if home not in self._prefixes.values()]
             home = homes[0] if homes else self._prefixes.popitem(last=False)[1]
             self._api.llama_memory_seq_rm(self._memory, home, -1, -1)
             self._prefixes[prefix] = home
