@@ -35,6 +35,10 @@ class Grounding:
         self._foreign = {_stem(w) for w in names - said_small} - self._shown
         self.refused = 0
 
+    def foreign(self, text: str) -> bool:
+        """Whether a text brings in a name of the example that is not in what the model was shown."""
+        return bool(_pieces(text) & self._foreign)
+
     def holds(self, description: str, *names: str) -> bool:
         """Whether a description may be kept; counts those that may not.
 

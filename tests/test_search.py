@@ -723,3 +723,21 @@ def test_golden_prompts():
     engine = reader({})
     ask_vector(engine)
     golden("search_answer.txt", conversation(engine.requests[0]))
+
+
+def test_a_point_that_names_something_of_the_prompts_example_is_dropped():
+    def borrowing(messages, request):
+        points = [
+            {"sources": [1], "text": "Ilse Brandt opened the telescope to schools.", "score": 90},
+            {"sources": [1], "text": "The dam leaks.", "score": 80},
+        ]
+        if '"points"' in messages[0].content:
+            return json.dumps({"score": 80, "points": points}, separators=(",", ":"))
+        assert "Brandt" not in request.prompt
+        return json.dumps({"answer": [{"cites": [1], "text": "The dam leaks."}]}, separators=(",", ":"))
+
+    answer = ask_global(ScriptedEngine(borrowing))
+    assert {dropped["reason"] for dropped in answer.record["dropped"] if "Brandt" in dropped["text"]} == {
+        "names something of the prompt's example"
+    }
+    assert [taken["text"] for taken in answer.record["taken"]] == ["The dam leaks."]

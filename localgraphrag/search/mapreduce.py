@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from localgraphrag.config import Settings
 from localgraphrag.errors import ContextError, ModelError
+from localgraphrag.grounding import Grounding
 from localgraphrag.llm.types import Message, Request, Usage
 from localgraphrag.llm.units import Outcome, Runner, run_all
 from localgraphrag.prompts import Prompts
@@ -135,8 +136,8 @@ class MapReduce:
     def choose(self, question: str, candidates: Sequence[Candidate]) -> Chosen:
         """Points by score, best first (ties: batch, then position), until one does not fit the reduce budget.
 
-        Points that score 0 and points near-identical to a better one are left out before that; a repeated point
-        lends its passages to the one that stays.
+        Points that score 0, that name something of the prompt's example, or that are near-identical to a better one are
+        left out before that; a repeated point lends its passages to the one that stays.
         """
 
         def measure(points: Sequence[Candidate]) -> int:
@@ -150,6 +151,8 @@ class MapReduce:
         for point in sorted(candidates, key=lambda c: (-c.score, c.batch, c.position)):
             if point.score <= 0:
                 dropped.append((point, "scored 0"))
+            elif self._borrowed(question, point):
+                dropped.append((point, "names something of the prompt's example"))
             elif full:
                 dropped.append((point, "comes after the first that did not fit"))
             elif (twin := next((i for i, kept in enumerate(taken) if same(point.text, kept.text)), None)) is not None:
@@ -166,6 +169,12 @@ class MapReduce:
                 "or `context_window`, or ask a shorter question."
             )
         return Chosen(tuple(taken), tuple(dropped))
+
+    def _borrowed(self, question: str, point: Candidate) -> bool:
+        """Whether a point brings in a name of the prompt's worked example: small models do."""
+        shown = "\n".join([question, *(f"{passage.title}\n{passage.text}" for passage in point.passages)])
+        example = self.prompts.render("map_example") + self.prompts.render("map_example_reply")
+        return Grounding(shown, "", example).foreign(point.text)
 
     def reduce(self, question: str, points: Sequence[Candidate]) -> Outcome[Written]:
         """Write the answer from the points, in one call. Raises ModelError when it fails."""
