@@ -68,8 +68,9 @@ def test_a_second_turn_and_a_refused_one_are_alike():
     asked = ask("Where is the mill?", key="first", then=lambda c: second if c.key == "first" else None)
     long = ask("word " * 400, key="long")
     found = []
+    sizes = {"slots": 1, "cells": 256, "longest": 400, "threads": 1}
     for engine in (
-        LlamaCppEngine(GGUFModel(FILE, gpu_layers=0), identity="test", slots=1, cells=256, longest=400, threads=1),
+        LlamaCppEngine(GGUFModel(FILE, gpu_layers=0), identity="test", flash=True, **sizes),
         ReferenceEngine(FILE, identity="test", context_tokens=400, threads=1),
     ):
         found.append([(c.key, c.text, c.finish, c.usage.prompt_tokens) for c in engine.run([asked, long])])
