@@ -458,3 +458,12 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
                 console.write(f"\n{check.name}: {check.remedy}")
     if any(check.state == "fail" for check in checks):
         raise typer.Exit(2)
+
+
+# Commands of their own files, which use the options and helpers above
+
+from localgraphrag import cli_measures  # noqa: E402
+
+evaluate_app = typer.Typer(no_args_is_help=True, help="The paper's evaluation, step by step, each resumable.")
+app.add_typer(evaluate_app, name="evaluate")
+cli_measures.register(app, evaluate_app)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from localgraphrag.documents import Reading
+    from localgraphrag.economics import Economics
     from localgraphrag.embed import Embedder
     from localgraphrag.estimate import Estimate
     from localgraphrag.llm.types import Engine
@@ -256,6 +257,16 @@ class Project:
 
         with self.store() as store:
             return status(store)
+
+    def economics(self) -> Economics:
+        """What the index cost, what a question at each level reads, and when the index pays. Raises NotIndexedError."""
+        from localgraphrag.economics import economics, vocabulary
+
+        with self.store() as store:
+            made_by = store.get("model") or ""
+            if self._engine is not None and self._engine.identity == made_by:
+                return economics(store, self._engine.tokenizer)
+            return economics(store, vocabulary(self.settings, self.folder, made_by))
 
     def show(self, reference: str) -> Shown:
         """One thing of the index, what links to it, and the text it comes from with the spans that matter.

@@ -1,0 +1,78 @@
+"""The files of an evaluation: JSON Lines and JSON in the project's folder `evaluation/`, to be read and edited."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from localgraphrag.errors import ConfigError
+
+FOLDER = "evaluation"
+
+Row = dict[str, Any]
+"""A line of a file, as it stands there."""
+
+
+def read_rows(path: Path, *needed: str) -> list[Row]:
+    """The objects of a JSON Lines file, in order; blank lines are skipped.
+
+    Raises ConfigError naming the line that is no object or lacks one of the `needed` keys, or a file that is missing.
+    """
+    if not path.exists():
+        raise ConfigError(f"There is no {path}. `localgraphrag evaluate --help` says which command writes it.")
+    rows: list[Row] = []
+    # Only "\n" ends a line: strings may hold the other separators that str.splitlines knows.
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"{path}, line {number}, is not JSON: {error}. Mend the line, or delete it.") from error
+        lacking = [key for key in needed if not isinstance(row, dict) or key not in row]
+        if lacking or not isinstance(row, dict):
+            raise ConfigError(
+                f"{path}, line {number}, must be an object with {', '.join(needed) or 'keys'}; "
+                f"it lacks {', '.join(lacking) or 'them'}."
+            )
+        rows.append(row)
+    return rows
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a JSON Lines file, one object a line, in one step: a reader sees the old file or the new one."""
+    _replace(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file; dataclasses become objects."""
+    _replace(path, json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds, or None if it is not there. Raises ConfigError if it is not JSON."""
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path} is not JSON: {error}. Run the command that wrote it again.") from error
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, mappings and tuples as JSON has them."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _replace(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)

@@ -1,0 +1,92 @@
+"""The report of an evaluation: one HTML file with tables, plots, and every record that a figure was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localgraphrag.errors import ConfigError
+from localgraphrag.evaluate import report_judged, report_sections
+from localgraphrag.evaluate.page import Anchors, Section, render
+from localgraphrag.evaluate.records import FOLDER, Row, read_json, read_rows
+from localgraphrag.search.question import CONDITIONS
+
+if TYPE_CHECKING:
+    from localgraphrag.economics import Economics
+
+REPORT_FILE = "report.html"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation has left in its files so far; of what was not run there is nothing."""
+
+    questions: tuple[Row, ...] = ()
+    answers: tuple[Row, ...] = ()
+    verdicts: tuple[Row, ...] = ()
+    claims: tuple[Row, ...] = ()
+    judgements: Mapping[str, Any] | None = None
+    claims_summary: Mapping[str, Any] | None = None
+    facts: Mapping[str, Any] | None = None
+    qa: Mapping[str, Any] | None = None
+
+    @property
+    def conditions(self) -> list[str]:
+        """The conditions answered under, the paper's first and in its order."""
+        found = dict.fromkeys(row["condition"] for row in self.answers)
+        return [*(name for name in CONDITIONS if name in found), *(name for name in found if name not in CONDITIONS)]
+
+
+def read_evaluation(folder: Path) -> Evaluation:
+    """The files of an evaluation. Raises ConfigError for one that cannot be read."""
+
+    def rows(name: str, *needed: str) -> tuple[Row, ...]:
+        path = folder / name
+        return tuple(read_rows(path, *needed)) if path.exists() else ()
+
+    answered = ("question_id", "condition", "answer_id", "text", "citations")
+    spent = ("prompt_tokens", "output_tokens", "seconds", "calls")
+    return Evaluation(
+        rows("questions.jsonl", "id", "question"),
+        rows("answers.jsonl", *answered, *spent),
+        rows("verdicts.jsonl", "question_id", "metric", "first", "second", "winner"),
+        rows("claims.jsonl", "question_id", "condition", "claims"),
+        *(read_json(folder / f"{name}.json") for name in ("judgements", "claims", "facts", "qa")),
+    )
+
+
+def report_html(evaluation: Evaluation, economics: Economics | None, *, title: str, subtitle: str = "") -> str:
+    """The report as one HTML file that needs no network and no script.
+
+    Parameters
+    ----------
+    evaluation : what there is; sections of what was not run are left out.
+    economics : of the index, or None where there is none.
+    title, subtitle : at its head.
+
+    Raises ConfigError when there is nothing at all to report.
+    """
+    anchors = Anchors()
+    questions = report_sections.Questions(evaluation.questions, evaluation.answers, anchors)
+    made: list[report_sections.Made] = []
+    if evaluation.judgements:
+        made.append(report_judged.judged_section(evaluation.judgements, evaluation.verdicts, questions, anchors))
+    if evaluation.claims_summary:
+        made.append(report_judged.claims_section(evaluation.claims_summary, evaluation.claims, questions, anchors))
+    if evaluation.facts:
+        made.append(report_sections.facts_section(evaluation.facts, questions, anchors))
+    if evaluation.qa:
+        made.append(report_sections.qa_section(evaluation.qa, questions, anchors))
+    if economics is not None:
+        made.append(report_sections.economics_section(economics, anchors))
+    if evaluation.answers:
+        made.append(report_sections.answers_section(questions, evaluation.conditions, anchors))
+    if not made:
+        raise ConfigError(
+            f"There is nothing to report yet: no index, and no answers in {FOLDER}/. Run `localgraphrag index` and "
+            "`localgraphrag evaluate run` first."
+        )
+    records: list[Section] = [record for _, found in made for record in found]
+    return render(title, subtitle, [section for section, _ in made], records)
