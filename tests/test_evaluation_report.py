@@ -194,6 +194,13 @@ def test_what_was_not_run_is_left_out(tmp_path):
     assert {section for section, *_ in read.figures if section} == {"economics"}
 
 
+def test_without_the_answers_nothing_leads_astray(tmp_path):
+    folder = write_evaluation(tmp_path / "harbour")
+    (folder / "evaluation" / "answers.jsonl").unlink()
+    read = Reader(measures.write_report(Project.open(folder)).read_text(encoding="utf-8"))
+    assert {href.removeprefix("#") for href in read.hrefs} <= set(read.ids)
+
+
 def test_nothing_at_all_is_said(tmp_path):
     with pytest.raises(ConfigError, match="nothing to report"):
         report_html(Evaluation(), None, title="x")

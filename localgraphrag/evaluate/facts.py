@@ -59,13 +59,13 @@ class FactScore:
 class ThemeScore:
     """A theme under a condition: the answer that shows it best.
 
-    `answer_id` has most of the theme's terms, `found`; `by_name` where these are `THEME_SHARE` of them or more.
-    `nearest_id` has the `sentence` nearest to the theme's line.
+    The answer to `question_id` has most of the theme's terms, `found`; `by_name` where these are `THEME_SHARE` of them
+    or more. That to `nearest_id` has the `sentence` nearest to the theme's line.
     """
 
     theme: str
     condition: str
-    answer_id: str
+    question_id: str
     found: tuple[str, ...]
     terms: int
     by_name: bool
@@ -192,20 +192,17 @@ class _Near:
 
     def __init__(self, embedder: Embedder | None, answers: Iterable[Row]) -> None:
         self.embedder = embedder
-        self.sentences = {
-            row["answer_id"]: [s.text for s in sentences(_MARK.sub("", str(row["text"])))]
-            for row in answers
-            if not refused(row)
-        }
+        given = {str(row["text"]) for row in answers if not refused(row)}
+        self.sentences = {text: [s.text for s in sentences(_MARK.sub("", text))] for text in sorted(given)}
         self.vectors = self._embedded(t for texts in self.sentences.values() for t in texts)
 
-    def __call__(self, answer_id: str, text: str) -> tuple[str, float | None]:
-        said = self.sentences.get(answer_id, [])
+    def __call__(self, row: Row, wanted: str) -> tuple[str, float | None]:
+        said = [] if refused(row) else self.sentences[str(row["text"])]
         if not said or self.embedder is None:
             return "", None
-        if text not in self.vectors:
-            self.vectors |= self._embedded([text])
-        cosines = [float(self.vectors[sentence] @ self.vectors[text]) for sentence in said]
+        if wanted not in self.vectors:
+            self.vectors |= self._embedded([wanted])
+        cosines = [float(self.vectors[sentence] @ self.vectors[wanted]) for sentence in said]
         best = max(range(len(said)), key=cosines.__getitem__)
         return said[best], round(cosines[best], 4)
 
@@ -219,7 +216,7 @@ class _Near:
 def _score(fact: DemoFact, row: Row, near: _Near) -> FactScore:
     no = refused(row)
     absent = [group for group in fact.must_mention if no or not any(mentions(row["text"], term) for term in group)]
-    sentence, cosine = near(row["answer_id"], fact.answer)
+    sentence, cosine = near(row, fact.answer)
     null, groups = fact.type == "null", len(fact.must_mention)
     by_name = no if null else not absent and not no
     if null:
@@ -233,11 +230,11 @@ def _score(fact: DemoFact, row: Row, near: _Near) -> FactScore:
 
 
 def _theme(theme: DemoTheme, condition: str, rows: Sequence[Row], near: _Near) -> ThemeScore:
-    given = [row for row in rows if not refused(row)]
-    named = {row["answer_id"]: tuple(t for t in theme.terms if mentions(row["text"], t)) for row in given}
+    given = {str(row["question_id"]): row for row in rows if not refused(row)}
+    named = {id_: tuple(t for t in theme.terms if mentions(row["text"], t)) for id_, row in given.items()}
     best = max(named, key=lambda id_: len(named[id_]), default="")
     found = named.get(best, ())
-    nearest = {id_: near(id_, theme.line) for id_ in named}
+    nearest = {id_: near(row, theme.line) for id_, row in given.items()}
     closest = max(nearest, key=lambda id_: nearest[id_][1] or 0, default="")
     sentence, cosine = nearest.get(closest, ("", None))
     return ThemeScore(

@@ -48,13 +48,14 @@ class Questions:
         for row in self.answers:
             self.by_id.setdefault(str(row["question_id"]), {"question": str(row["question_id"])})
         self._anchors = anchors
-        self._by_answer_id = {row["answer_id"]: row for row in self.answers}
         self._there = {(str(row["question_id"]), row["condition"]) for row in self.answers}
 
     def link(self, question_id: str) -> Link:
         """The question's words, leading to its answers."""
         known = self.by_id.get(str(question_id))
-        return Link(known["question"], self.anchor(question_id)) if known else Link(str(question_id))
+        if known is None:
+            return Link(str(question_id))
+        return Link(known["question"], self.anchor(question_id) if self.answers else "")  # shown with their answers
 
     def anchor(self, question_id: str) -> str:
         """Where the question stands."""
@@ -64,11 +65,6 @@ class Questions:
         """Where the answer stands; "" if there is none."""
         known = (str(question_id), condition) in self._there
         return self._anchors("answer", str(question_id), condition) if known else ""
-
-    def answer_by_id(self, answer_id: str) -> str:
-        """Where the answer of this id stands; "" if there is none."""
-        row = self._by_answer_id.get(answer_id)
-        return self.answer(row["question_id"], row["condition"]) if row else ""
 
 
 def answers_section(questions: Questions, conditions: Sequence[str], anchors: Anchors) -> Made:
@@ -177,7 +173,7 @@ def _fact_records(condition: str, scores: Sequence[Row], questions: Questions, a
 
 def _theme_records(condition: str, themes: Sequence[Row], questions: Questions, anchors: Anchors) -> Section:
     def cells(score: Row) -> list[Link | str]:
-        named, near = questions.answer_by_id(score["answer_id"]), questions.answer_by_id(score["nearest_id"])
+        named, near = (questions.answer(score[id_], condition) for id_ in ("question_id", "nearest_id"))
         figures = [Link(f"{len(score['found'])} of {score['terms']}", named), Link(_yes(score["by_name"]), named)]
         figures += [Link(_yes(score["by_embedding"]), near), Link(_cosine(score["cosine"]), near)]
         return [score["theme"], *figures, "; ".join(score["found"]), score["sentence"]]
