@@ -80,7 +80,7 @@ class Settings(BaseSettings):
     report_tokens: int = Field(500, ge=100, description="Cap on the tokens of a written report.")
     report_levels: list[int] = Field([], description="Levels whose reports `index` writes; empty means all.")
 
-    map_budget: int = Field(3000, ge=200, description="Tokens of reports or chunks that one map call reads.")
+    map_budget: int = Field(700, ge=200, description="Tokens of reports or chunks that one map call reads.")
     map_tokens: int = Field(400, ge=50, description="Cap on the tokens of one map reply.")
     reduce_budget: int = Field(3000, ge=200, description="Tokens of points that the reduce call reads.")
     answer_tokens: int = Field(600, ge=50, description="Cap on the tokens of an answer.")

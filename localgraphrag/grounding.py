@@ -29,7 +29,7 @@ class Grounding:
     """
 
     def __init__(self, text: str, title: str, example: str) -> None:
-        self._shown = _pieces(f"{title}\n{text}")
+        self._shown = pieces(f"{title}\n{text}")
         names = {w.casefold() for w in _WORD.findall(example) if w[:1].isupper() and len(w) >= _SHORT}
         said_small = {w for w in _WORD.findall(example) if w.islower()}
         self._foreign = {_stem(w) for w in names - said_small} - self._shown
@@ -37,7 +37,7 @@ class Grounding:
 
     def foreign(self, text: str) -> bool:
         """Whether a text brings in a name of the example that is not in what the model was shown."""
-        return bool(_pieces(text) & self._foreign)
+        return bool(pieces(text) & self._foreign)
 
     def holds(self, description: str, *names: str) -> bool:
         """Whether a description may be kept; counts those that may not.
@@ -45,9 +45,9 @@ class Grounding:
         The names it is about prove nothing, being given: what is said beyond them must be in the text. A
         description without any checkable word says nothing and is not kept.
         """
-        said = _pieces(description)
+        said = pieces(description)
         for name in names:
-            said -= _pieces(name)
+            said -= pieces(name)
         known = len(said & self._shown)
         # a single word may be a verb put differently ("stands at" for "is at"); more than one must be in the text
         borne_out = bool(said) and (known / len(said) >= SHARE or len(said) == 1) and not said & self._foreign
@@ -55,7 +55,7 @@ class Grounding:
         return borne_out
 
 
-def _pieces(text: str) -> set[str]:
+def pieces(text: str) -> set[str]:
     """The checkable pieces of a text: word stems, or pairs of characters where words are not spaced."""
     found = set()
     for word in _WORD.findall(text.casefold()):

@@ -13,6 +13,9 @@ _CLAUSED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # scripts that mark the end of a clause by a space, and no other way
 )
 _LINE = re.compile(rf"\n|(?<=[{_CLAUSED}]) +(?=[{_CLAUSED}])")
+_UNSPACED = f"{_CLAUSED}\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_LEAST_WORDS, _LEAST_CHARACTERS = 5, 8
+ENDS = (".", "!", "?", "…", "।", "。", "！", "？", "؟", "።", "။", "។")
 _SHORT_LINE = 50  # characters; prose is wrapped at more
 _MARKS = re.compile(r"^[\s#*_>|•+-]+(?=\S)|[\s*_|]+$")
 
@@ -44,6 +47,16 @@ def sentences(text: str) -> list[Sentence]:
                 found.append(Sentence(" ".join(shown.split()), begin, begin + len(shown)))
         at += len(part)
     return found
+
+
+def is_statement(text: str) -> bool:
+    """Whether a sentence says something by itself, as headings, salutations and fields of a form do not.
+
+    >>> is_statement("The dam was built in 1912."), is_statement("To the council of Aldane"), is_statement("Fog.")
+    (True, False, False)
+    """
+    long_enough = len(text.split()) >= _LEAST_WORDS or bool(re.search(f"[{_UNSPACED}]{{{_LEAST_CHARACTERS}}}", text))
+    return long_enough and text.rstrip("\"'”’»)").endswith(ENDS)
 
 
 def _lines(part: str) -> Iterator[tuple[int, int]]:

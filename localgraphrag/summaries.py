@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from localgraphrag import quoted_reports
+from localgraphrag.attribution import supports
 from localgraphrag.chunks import Chunk
 from localgraphrag.communities import Community, Hierarchy
 from localgraphrag.errors import ContextError, NotFoundError
@@ -18,6 +20,7 @@ from localgraphrag.llm.output import object_schema, schema
 from localgraphrag.llm.types import Completion, Engine, Message, Request
 from localgraphrag.llm.units import Conversation, Outcome, Runner, Unit
 from localgraphrag.packing import PackedContext, Packer, Record, fold
+from localgraphrag.sentences import sentences
 
 if TYPE_CHECKING:
     from localgraphrag.config import Settings
@@ -36,8 +39,10 @@ CHARACTERS_PER_TOKEN = 3.2
 """Measured on English prose rich in names and figures. In denser scripts the engine closes the reply at its cap."""
 
 
-QUOTED_CHARACTERS = 400
-"""Of records, as the explanation of a finding."""
+QUOTED_PROMPTS = (
+    "report_quotes_system", "report_quotes", "report_quotes_more", "report_quotes_about", "report_quotes_example",
+    "report_quotes_example_reply",
+)  # fmt: skip
 
 SENTENCE_ENDS = (".", "!", "?", "।", "。", "！", "？")
 
@@ -95,10 +100,8 @@ class Limits:
         title, summary, reason = (int(left * part) for part in (0.06, 0.20, 0.07))
         return cls(title, summary, reason, findings, int(each / 3), int(each * 2 / 3))
 
-    def properties(self, labels: int, *, quoted: bool = False) -> dict[str, Any]:
+    def properties(self, labels: int) -> dict[str, Any]:
         """The JSON schema of a reply on a context with records 1 to `labels`; findings can cite no other.
-
-        Where findings are explained by quotation there is no explanation to write.
 
         What a statement rests on comes before it: a small model that has named its records keeps to them, and one that
         has given its reason rates by it. Left alone it stops at one finding, so more records ask for more.
@@ -107,9 +110,8 @@ class Limits:
         finding = {
             "records": {"type": "array", "minItems": 1, "maxItems": 4, "items": record},
             "summary": _string(self.finding),
+            "explanation": _string(self.explanation),
         }
-        if not quoted:
-            finding["explanation"] = _string(self.explanation)
         least = min(self.findings, 3, 1 + labels // 6)
         findings = {"type": "array", "minItems": least, "maxItems": self.findings, "items": object_schema(finding)}
         return {
@@ -179,7 +181,7 @@ def write_reports(
         For a level that the hierarchy does not have.
     """
     budget = context_budget(settings, prompts, runner.engine)
-    packer = Packer(graph, hierarchy, runner.engine.tokenizer.count)
+    packer = Packer(graph, hierarchy, runner.engine.tokenizer.count, quoted=settings.descriptions == "quoted")
     reports: dict[str, Report] = {}
     failed: set[str] = set()
 
@@ -226,7 +228,7 @@ def plan_reports(
     it replaces if that is less. Raises as `write_reports` does.
     """
     budget = context_budget(settings, prompts, engine)
-    packer = Packer(graph, hierarchy, engine.tokenizer.count)
+    packer = Packer(graph, hierarchy, engine.tokenizer.count, quoted=settings.descriptions == "quoted")
 
     def expected(part: str) -> int | None:
         if part in reports or _is_own(packer, part, settings):
@@ -250,11 +252,12 @@ def report_unit(community: Community, packed: PackedContext, settings: Settings,
     The unit's report has no `chunk_ids`: where records come from is a fact of the graph and not of the model, so a
     document that moved does not call for another report. `write_reports` adds them from the unit's own `chunks`.
     """
-    quoted = settings.descriptions == "quoted"
-    prefix = report_prefix(prompts, quoted=quoted)
+    if settings.descriptions == "quoted":
+        return _quoted_unit(community, packed, settings, prompts)
+    prefix = report_prefix(prompts)
     prompt = prompts.render("report", context=packed.text)
     limits = Limits.of(settings.report_tokens)
-    properties = limits.properties(len(packed.records), quoted=quoted)
+    properties = limits.properties(len(packed.records))
 
     def ask() -> Conversation[Report]:
         request = Request(prompt, schema(properties), prefix, max_tokens=settings.report_tokens)
@@ -263,30 +266,47 @@ def report_unit(community: Community, packed: PackedContext, settings: Settings,
 
     inputs = (
         *(message.content for message in prefix), prompt, json.dumps(properties), str(settings.report_tokens), "greedy",
-        community.id, *(record.id for record in packed.records), *(packed.told if quoted else ()),
+        community.id, *(i for record in packed.records for i in record_ids(record)),
     )  # fmt: skip
     return Unit("report", VERSION, community.id, inputs, Report, ask, packed.chunk_ids)
 
 
-def report_prefix(prompts: Prompts, *, quoted: bool) -> tuple[Message, ...]:
-    """What every report's prompt begins with: instructions, and one example as a finished exchange."""
+def _quoted_unit(community: Community, packed: PackedContext, settings: Settings, prompts: Prompts) -> Unit[Report]:
+    def ask() -> Conversation[Report]:
+        reply = yield from quoted_reports.ask(packed, prompts, settings.report_tokens)
+        return _quoted_report(community.id, packed, reply)
+
+    inputs = (
+        prompts.digest(*QUOTED_PROMPTS), packed.text, str(settings.report_tokens), "greedy",
+        community.id, *(i for record in packed.records for i in record_ids(record)), *packed.told,
+    )  # fmt: skip
+    return Unit("report", VERSION, community.id, inputs, Report, ask, packed.chunk_ids)
+
+
+def report_prefix(prompts: Prompts) -> tuple[Message, ...]:
+    """What every written report's prompt begins with: instructions, and one example as a finished exchange."""
     return (
-        Message("system", prompts.render("report_system", quoted=quoted)),
+        Message("system", prompts.render("report_system")),
         Message("user", prompts.render("report", context=prompts.render("report_example"))),
-        Message("assistant", prompts.render("report_example_reply", quoted=quoted)),
+        Message("assistant", prompts.render("report_example_reply")),
     )
 
 
 def context_budget(settings: Settings, prompts: Prompts, engine: Engine) -> int:
     """Tokens left for a report's records beside prompt and output. Raises ContextError when that is too little."""
     window = min(settings.context_window, engine.context_tokens)
-    prefix = report_prefix(prompts, quoted=settings.descriptions == "quoted")
-    taken = engine.prompt_tokens(Request(prompts.render("report", context=""), None, prefix))
-    budget = window - taken - settings.report_tokens - MARGIN
+    if settings.descriptions == "quoted":
+        turns = [prompts.render("report_quotes", context=""), prompts.render("report_quotes_about")]
+        prefix, output = quoted_reports.prefix(prompts), settings.report_tokens * 3 // 2
+    else:
+        turns = [prompts.render("report", context="")]
+        prefix, output = report_prefix(prompts), settings.report_tokens
+    taken = engine.prompt_tokens(Request("\n".join(turns), None, prefix))
+    budget = window - taken - output - MARGIN
     if budget < MIN_CONTEXT:
         raise ContextError(
             f"A context of {window} tokens leaves {max(budget, 0)} for a report's records beside {taken} of "
-            f"instructions and {settings.report_tokens} of output; at least {MIN_CONTEXT} are needed. Lower "
+            f"instructions and {output} of output; at least {MIN_CONTEXT} are needed. Lower "
             "`report_tokens`, or raise `context_window` if the model allows more."
         )
     return budget
@@ -305,7 +325,7 @@ def own_report(community_id: str, graph: Graph, packer: Packer) -> Report:
         rating_reason="not rated: too little text for a written report",
         findings=(),
         written=False,
-        text="\n".join([title, *(f"- {element.line}" for element in packer.told_once(elements, numbered=False))]),
+        text="\n".join([title, *(f"- {element.line}" for element in packer.told_once(elements))]),
         chunk_ids=tuple(dict.fromkeys(chunk_id for element in elements for chunk_id in element.chunk_ids)),
     )
 
@@ -369,8 +389,7 @@ def _report(community_id: str, packed: PackedContext, reply: dict[str, Any], lim
     said: dict[tuple[str, str], list[Record]] = {}  # a finding that is repeated word for word counts once
     for given in reply["findings"]:
         labels = dict.fromkeys(given["records"])
-        explanation = whole(given["explanation"], limits.explanation) if "explanation" in given else ""
-        words = whole(given["summary"], limits.finding), explanation or _quoted(packed, labels)
+        words = whole(given["summary"], limits.finding), whole(given["explanation"], limits.explanation)
         if any(words) and words not in said:
             said[words] = [packed.records[label - 1] for label in labels]
     title, summary = whole(reply["title"], limits.title), whole(reply["summary"], limits.summary)
@@ -385,21 +404,42 @@ def _report(community_id: str, packed: PackedContext, reply: dict[str, Any], lim
         summary=summary,
         rating=reply["rating"],
         rating_reason=whole(reply["rating_reason"], limits.rating_reason),
-        findings=tuple(Finding(*words, tuple(record.id for record in cited)) for words, cited in said.items()),
+        findings=tuple(
+            Finding(*words, tuple(dict.fromkeys(i for record in cited for i in record_ids(record))))
+            for words, cited in said.items()
+        ),
         written=True,
         text="\n".join([title, *([summary] if summary else []), *lines]),
         chunk_ids=(),
     )
 
 
-def _quoted(packed: PackedContext, labels: Iterable[int]) -> str:
-    """What the records say, each sentence once, as many records as there is room for."""
-    told = ""
-    for text in dict.fromkeys(packed.told[label - 1] for label in labels):
-        if told and len(told) + len(text) > QUOTED_CHARACTERS:
-            break
-        told = f"{told} {text}".strip()
-    return told if len(told) <= QUOTED_CHARACTERS else whole(told[:QUOTED_CHARACTERS], QUOTED_CHARACTERS)
+def record_ids(record: Record) -> tuple[str, ...]:
+    """Ids of all that rests on a record's words."""
+    return (record.id, *record.also)
+
+
+def _quoted_report(community_id: str, packed: PackedContext, reply: dict[str, Any]) -> Report:
+    """As later prompts show it, it is its title and its quotations: nothing that a model put in its own words.
+
+    Of the summary those sentences stay that the records bear out.
+    """
+    title = whole(reply["title"], quoted_reports.TITLE_CHARACTERS) or ", ".join(packed.records[0].names)
+    summary = whole(reply["summary"], quoted_reports.SUMMARY_CHARACTERS)
+    borne_out = [s.text for s in sentences(summary) if supports(s.text, packed.told)]
+    return Report(
+        community_id=community_id,
+        title=title,
+        summary=" ".join(dict.fromkeys(borne_out)),
+        rating=reply["rating"],
+        rating_reason=whole(reply["rating_reason"], quoted_reports.REASON_CHARACTERS),
+        findings=tuple(
+            Finding(quote, "", record_ids(packed.records[label - 1])) for quote, label in reply["findings"].items()
+        ),
+        written=True,
+        text="\n".join([title, *(f"- {quote}" for quote in reply["findings"])]),
+        chunk_ids=(),
+    )
 
 
 def _sentence(summary: str, explanation: str) -> str:

@@ -38,7 +38,9 @@ from localgraphrag.summaries import Finding, Report
 GOLDEN = Path(__file__).parent / "golden"
 PROMPTS = Prompts()
 QUESTION = "What threatens the valley?"
-SMALL = Settings(context_window=2000, map_budget=200, map_tokens=200, reduce_budget=400, answer_tokens=200)
+SMALL = Settings(
+    descriptions="written", context_window=2000, map_budget=200, map_tokens=200, reduce_budget=400, answer_tokens=200
+)
 
 
 # A world: two documents in four chunks, four entities, two communities with a report each, below one at the top.
@@ -379,7 +381,7 @@ def test_one_failed_batch_is_counted_and_the_others_answer():
             raise ModelError("out of paper")
         return good.answer(messages, request)
 
-    tight = Settings(context_window=2000, map_budget=200, map_tokens=200)
+    tight = Settings(descriptions="written", context_window=2000, map_budget=200, map_tokens=200)
     chunks = [dataclasses.replace(c, text=c.text + " filler" * 45) for c in CHUNKS]
     found = ask_text(ScriptedEngine(answer), chunks, settings=tight)
     errors = [batch["error"] for batch in found.record["batches"]]

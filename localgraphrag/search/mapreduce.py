@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from localgraphrag.config import Settings
@@ -15,16 +16,23 @@ from localgraphrag.prompts import Prompts
 from localgraphrag.search.answer import Answer
 from localgraphrag.search.passages import Passage, pack, room_for, shuffle
 from localgraphrag.search.reply import (
+    MAX_PARAGRAPHS,
     Mapped,
+    Paragraph,
     Written,
     answer_output,
     as_record,
+    headed_output,
     map_output,
     one_turn,
+    quoted_map_output,
     read_answer,
+    read_headed,
     read_map,
+    read_quoted_map,
     render,
     same,
+    statements,
 )
 from localgraphrag.search.sources import Provenance
 
@@ -114,7 +122,7 @@ class MapReduce:
         """Shuffle the passages and pack them into what one map call each reads."""
 
         def measure(batch: Sequence[Passage]) -> int:
-            return self.runner.engine.prompt_tokens(self._map_request(question, batch))
+            return self.runner.engine.prompt_tokens(self._map_prompt(question, batch))
 
         room = self._room(question, self.settings.map_budget, measure(()), self.settings.map_tokens)
         return pack(shuffle(passages, self.seed, self.level), measure, room)
@@ -124,7 +132,8 @@ class MapReduce:
         units = []
         for number, batch in enumerate(batches, 1):
             name, request = self._name(f"batch {number} of {len(batches)}"), self._map_request(question, batch)
-            units.append(one_turn("map", name, request, read_map, Mapped, batch))
+            read = self._quoting(batch) if self.quoted else read_map
+            units.append(one_turn("map", name, request, read, Mapped, batch))
         outcomes = list(run_all(self.runner, units).values())
         if outcomes and not any(outcome.ok for outcome in outcomes):
             raise ModelError(
@@ -141,7 +150,7 @@ class MapReduce:
         """
 
         def measure(points: Sequence[Candidate]) -> int:
-            return self.runner.engine.prompt_tokens(self._reduce_request(question, points))
+            return self.runner.engine.prompt_tokens(self._reduce_prompt(question, points))
 
         base = measure(())
         room = self._room(question, self.settings.reduce_budget, base, self.settings.answer_tokens)
@@ -151,7 +160,7 @@ class MapReduce:
         for point in sorted(candidates, key=lambda c: (-c.score, c.batch, c.position)):
             if point.score <= 0:
                 dropped.append((point, "scored 0"))
-            elif self._borrowed(question, point):
+            elif not self.quoted and self._borrowed(question, point):
                 dropped.append((point, "names something of the prompt's example"))
             elif full:
                 dropped.append((point, "comes after the first that did not fit"))
@@ -173,33 +182,73 @@ class MapReduce:
     def _borrowed(self, question: str, point: Candidate) -> bool:
         """Whether a point brings in a name of the prompt's worked example: small models do."""
         shown = "\n".join([question, *(f"{passage.title}\n{passage.text}" for passage in point.passages)])
-        example = self.prompts.render("map_example") + self.prompts.render("map_example_reply")
+        example = "".join(message.content for message in self._map_prefix()[1:])
         return Grounding(shown, "", example).foreign(point.text)
 
     def reduce(self, question: str, points: Sequence[Candidate]) -> Outcome[Written]:
         """Write the answer from the points, in one call. Raises ModelError when it fails."""
         request = self._reduce_request(question, points)
         shown = [passage for point in points for passage in point.passages]
-        unit = one_turn("reduce", self._name("answer"), request, read_answer, Written, shown)
+        read = partial(self._from_points, points, question) if self.quoted else read_answer
+        unit = one_turn("reduce", self._name("answer"), request, read, Written, shown)
         outcome = run_all(self.runner, [unit])[unit.name]
         if not outcome.ok:
             raise ModelError(f"The answer could not be written from {len(points)} points: {outcome.error}. Ask again.")
         return outcome
 
-    def _map_request(self, question: str, batch: Sequence[Passage]) -> Request:
-        prefix = (
-            Message("system", self.prompts.render("map_system")),
-            Message("user", self.prompts.render("map_example")),
-            Message("assistant", self.prompts.render("map_example_reply")),
+    @property
+    def quoted(self) -> bool:
+        """Whether points are quoted from the passages, and an answer's sources found by comparing words."""
+        return self.settings.descriptions == "quoted"
+
+    def _quoting(self, batch: Batch) -> Callable[[str], Mapped]:
+        return partial(read_quoted_map, said=[statements(passage) for passage in batch])
+
+    def _from_points(self, points: Sequence[Candidate], question: str, text: str) -> Written:
+        """The answer; the best points as they stand, if nothing in it is borne out by them."""
+        example = self.prompts.render("reduce_example") + self.prompts.render("answer_example_reply")
+        written = read_headed(text, [point.text for point in points], question, example)
+        if written.paragraphs:
+            return written
+        best = enumerate(points[:MAX_PARAGRAPHS], 1)
+        return replace(written, paragraphs=tuple(Paragraph(point.text, (label,)) for label, point in best))
+
+    def _map_prompt(self, question: str, batch: Sequence[Passage]) -> Request:
+        prompt = self.prompts.render("map", passages=list(batch), question=question, quoted=self.quoted)
+        return Request(prompt, None, self._map_prefix(), max_tokens=self.settings.map_tokens)
+
+    def _map_prefix(self) -> tuple[Message, ...]:
+        return (
+            Message("system", self.prompts.render("map_system", quoted=self.quoted)),
+            Message("user", self.prompts.render("map_example", quoted=self.quoted)),
+            Message("assistant", self.prompts.render("map_example_reply", quoted=self.quoted)),
         )
-        prompt = self.prompts.render("map", passages=list(batch), question=question)
-        return Request(prompt, map_output(max(len(batch), 1)), prefix, max_tokens=self.settings.map_tokens)
+
+    def _map_request(self, question: str, batch: Sequence[Passage]) -> Request:
+        if self.quoted:
+            output = quoted_map_output(list(dict.fromkeys(said for p in batch for said in statements(p))))
+        else:
+            output = map_output(max(len(batch), 1))
+        return replace(self._map_prompt(question, batch), output=output)
+
+    def _reduce_prompt(self, question: str, points: Sequence[Candidate]) -> Request:
+        prefix: tuple[Message, ...] = (Message("system", self.prompts.render("reduce_system", quoted=self.quoted)),)
+        if self.quoted:
+            prefix += (
+                Message("user", self.prompts.render("reduce_example")),
+                Message("assistant", self.prompts.render("answer_example_reply")),
+            )
+        prompt = self.prompts.render(
+            "reduce", points=[point.text for point in points], question=question, quoted=self.quoted
+        )
+        return Request(prompt, None, prefix, max_tokens=self.settings.answer_tokens)
 
     def _reduce_request(self, question: str, points: Sequence[Candidate]) -> Request:
-        prefix = (Message("system", self.prompts.render("reduce_system")),)
-        prompt = self.prompts.render("reduce", points=[point.text for point in points], question=question)
-        output = answer_output(max(len(points), 1), may_be_empty=False)
-        return Request(prompt, output, prefix, max_tokens=self.settings.answer_tokens)
+        if self.quoted:
+            output = headed_output(may_be_empty=False)
+        else:
+            output = answer_output(max(len(points), 1), may_be_empty=False)
+        return replace(self._reduce_prompt(question, points), output=output)
 
     def _room(self, question: str, budget: int, overhead: int, reserve: int) -> int:
         context = context_of(self.settings, self.runner)

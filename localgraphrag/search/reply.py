@@ -12,18 +12,22 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from localgraphrag.attribution import borne_out, supports
+from localgraphrag.grounding import Grounding
 from localgraphrag.llm.output import object_schema, schema
 from localgraphrag.llm.types import Completion, Request
 from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.search.answer import Citation
 from localgraphrag.search.passages import Passage
 from localgraphrag.search.sources import Provenance
+from localgraphrag.sentences import is_statement, sentences
 from localgraphrag.summaries import whole
 
 T = TypeVar("T")
 
 MAX_POINTS = 5
-POINT_CHARACTERS, PARAGRAPH_CHARACTERS = 300, 500
+MAX_QUOTED_POINTS = 8  # a quoted point costs the model little
+POINT_CHARACTERS, PARAGRAPH_CHARACTERS, HEADING_CHARACTERS = 300, 500, 70
 MAX_PARAGRAPHS = 6
 SAME = 92  # of 100; above it two texts say the same in other punctuation or word endings
 
@@ -51,13 +55,15 @@ class Paragraph:
 
     text: str
     cites: tuple[int, ...]
+    heading: str = ""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A written answer."""
+    """A written answer. `refused`: paragraphs that what was shown does not bear out, left out."""
 
     paragraphs: tuple[Paragraph, ...]
+    refused: tuple[Paragraph, ...] = ()
 
 
 def _words(longest: int) -> dict[str, Any]:
@@ -88,6 +94,70 @@ def answer_output(labels: int, *, may_be_empty: bool) -> Any:
     paragraph = object_schema({"cites": _labels(labels, 4), "text": _words(PARAGRAPH_CHARACTERS)})
     least = 0 if may_be_empty else 1
     return schema({"answer": {"type": "array", "minItems": least, "maxItems": MAX_PARAGRAPHS, "items": paragraph}})
+
+
+def statements(passage: Passage) -> list[str]:
+    """What a passage says that can be quoted: the lines of a report's findings, or a chunk's sentences."""
+    if passage.kind == "report":
+        said = [line[2:] for line in passage.text.splitlines() if line.startswith("- ")]
+    else:
+        said = [sentence.text for sentence in sentences(passage.text)]
+    return [_shortened(text) for text in dict.fromkeys(said) if is_statement(text)]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= POINT_CHARACTERS else f"{text[: text.rfind(' ', 0, POINT_CHARACTERS)]} …"
+
+
+def quoted_map_output(said: Sequence[str]) -> Any:
+    """Outlines type of a map reply that chooses among statements."""
+    score = {"type": "integer", "minimum": 1, "maximum": 100}
+    most = min(len(said), MAX_QUOTED_POINTS)
+    point = object_schema({"sentence": {"enum": list(said)}, "score": score}) if said else {}
+    return schema({"points": {"type": "array", "maxItems": most, "items": point}})
+
+
+def read_quoted_map(text: str, said: Sequence[Sequence[str]]) -> Mapped:
+    """The reply to a map prompt that chooses among statements; `said`: those of each passage, which is its source.
+
+    >>> read_quoted_map('{"points":[{"sentence":"It floods.","score":90}]}', [["It rains."], ["It floods."]])
+    Mapped(score=90, points=(Point(text='It floods.', score=90, sources=(2,)),))
+    """
+    found: dict[str, Point] = {}
+    for point in json.loads(text)["points"]:
+        sources = tuple(label for label, of_one in enumerate(said, 1) if point["sentence"] in of_one)
+        found.setdefault(point["sentence"], Point(point["sentence"], point["score"], sources))
+    return Mapped(max((point.score for point in found.values()), default=0), tuple(found.values()))
+
+
+@lru_cache(maxsize=2)
+def headed_output(*, may_be_empty: bool) -> Any:
+    """Outlines type of an answer in paragraphs under headings, whose sources are found by comparing words."""
+    heading = {"type": "string", "pattern": rf"^[^\[\] \n\t][^\[\]\n]{{2,{HEADING_CHARACTERS - 1}}}$"}
+    paragraph = object_schema({"heading": heading, "text": _words(PARAGRAPH_CHARACTERS)})
+    least = 0 if may_be_empty else 1
+    return schema({"answer": {"type": "array", "minItems": least, "maxItems": MAX_PARAGRAPHS, "items": paragraph}})
+
+
+def read_headed(text: str, shown: Sequence[str], question: str, example: str) -> Written:
+    """The reply to a prompt that asks for headed paragraphs, each with what bears it out.
+
+    Parameters
+    ----------
+    shown : texts of the points or passages that the model was given, in the order of their labels.
+    example : the prompt's worked example. A paragraph that brings in a name of it is refused, as is one that `shown`
+        does not bear out; a heading that says more than its paragraph is left out.
+    """
+    grounding = Grounding("\n".join(shown), question, example)
+    kept: list[Paragraph] = []
+    refused: list[Paragraph] = []
+    for given in json.loads(text)["answer"]:
+        words = whole(given["text"], PARAGRAPH_CHARACTERS)
+        cites = () if grounding.foreign(words) else supports(words, shown)
+        heading = whole(given["heading"], HEADING_CHARACTERS).rstrip(".:")
+        telling = borne_out(heading, words) and not words.casefold().startswith(heading.casefold())
+        (kept if cites else refused).append(Paragraph(words, cites, heading if telling else ""))
+    return Written(tuple(kept), tuple(refused))
 
 
 def read_map(text: str) -> Mapped:
@@ -171,7 +241,8 @@ def render(
                 numbers[passage.kind, passage.id] = len(numbers) + 1
                 cited.append(passage)
             marks[numbers[passage.kind, passage.id]] = None
-        lines.append(f"{paragraph.text} {''.join(f'[{number}]' for number in sorted(marks))}")
+        heading = f"{paragraph.heading}\n" if paragraph.heading else ""
+        lines.append(f"{heading}{paragraph.text} {''.join(f'[{number}]' for number in sorted(marks))}")
     citations = tuple(_citation(number, passage, provenance) for number, passage in enumerate(cited, 1))
     return "\n\n".join(lines), citations
 

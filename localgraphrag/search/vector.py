@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,16 @@ from localgraphrag.search.answer import Answer
 from localgraphrag.search.mapreduce import context_of
 from localgraphrag.search.passages import Passage, chunk_passage, room_for, split
 from localgraphrag.search.question import check_question
-from localgraphrag.search.reply import Written, answer_output, as_record, one_turn, read_answer, render
+from localgraphrag.search.reply import (
+    Written,
+    answer_output,
+    as_record,
+    headed_output,
+    one_turn,
+    read_answer,
+    read_headed,
+    render,
+)
 from localgraphrag.search.text import chunk_provenance
 
 Vectors = tuple[Sequence[str], NDArray[np.float32]]
@@ -82,7 +92,7 @@ def vector_search(
     if not passages:
         text = "There are no chunks with vectors, so there is nothing to answer from. No model was called."
         return Answer(asked, "ss", None, text, (), Usage(), {**record, "cached_calls": 0, "usage": as_record(Usage())})
-    unit = one_turn("answer", "SS answer", search.request(passages), read_answer, Written, passages)
+    unit = one_turn("answer", "SS answer", search.request(passages), search.reader(passages), Written, passages)
     outcome = run_all(runner, [unit])[unit.name]
     if outcome.value is None:
         raise ModelError(f"The answer could not be written from {len(passages)} chunks: {outcome.error}. Ask again.")
@@ -115,12 +125,29 @@ class _VectorSearch:
 
     def __init__(self, question: str, settings: Settings, prompts: Prompts, runner: Runner) -> None:
         self.question, self.settings, self.prompts, self.runner = question, settings, prompts, runner
+        self.quoted = settings.descriptions == "quoted"
 
     def request(self, passages: Sequence[Passage]) -> Request:
-        prefix = (Message("system", self.prompts.render("answer_system")),)
+        prefix: tuple[Message, ...] = (Message("system", self.prompts.render("answer_system", quoted=self.quoted)),)
+        if self.quoted:
+            prefix += (
+                Message("user", self.prompts.render("map_example", quoted=False)),
+                Message("assistant", self.prompts.render("answer_example_reply")),
+            )
         prompt = self.prompts.render("answer", passages=list(passages), question=self.question)
-        output = answer_output(max(len(passages), 1), may_be_empty=True)
+        if self.quoted:
+            output = headed_output(may_be_empty=True)
+        else:
+            output = answer_output(max(len(passages), 1), may_be_empty=True)
         return Request(prompt, output, prefix, max_tokens=self.settings.answer_tokens)
+
+    def reader(self, passages: Sequence[Passage]) -> Callable[[str], Written]:
+        """What makes an answer of the reply."""
+        if not self.quoted:
+            return read_answer
+        shown = [f"{passage.title}\n{passage.text}" for passage in passages]
+        example = self.prompts.render("map_example", quoted=False) + self.prompts.render("answer_example_reply")
+        return partial(read_headed, shown=shown, question=self.question, example=example)
 
     def measure(self, passages: Sequence[Passage]) -> int:
         return self.runner.engine.prompt_tokens(self.request(passages))

@@ -1,0 +1,62 @@
+"""Which passages bear out a sentence, found by comparing words: small models cannot be relied on to say it.
+
+Asked for the numbers of the passages that a paragraph rests on, a 1.5B model counts them through (docs/log.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import log
+
+from localgraphrag.grounding import pieces
+
+MOST = 4
+"""Passages that bear out one text."""
+
+LEAST_SHARE = 0.6
+"""Of a text's content that the passages named must hold together; with less it is not borne out."""
+
+LEAST_GAIN = 0.15
+"""Of a text's content that a further passage must add."""
+
+
+def supports(text: str, passages: Sequence[str]) -> tuple[int, ...]:
+    """Labels, from 1, of the passages that together hold what a text says, the most telling first; () if none do.
+
+    Content is words of four letters and more by their stems, figures, and pairs of characters in scripts without
+    spaces; what few passages have counts more than what all have. A figure that no passage named has refutes the text.
+
+    >>> passages = ["The dam was built in 1912.", "The mill closed in 1950.", "A choir sings in the mill."]
+    >>> supports("The mill closed in 1950, and a choir sings there.", passages)
+    (2, 3)
+    >>> supports("The mill closed in 1951.", passages), supports("Bread was cheap.", passages)
+    ((), ())
+    """
+    said = pieces(text)
+    held = [pieces(passage) & said for passage in passages]
+    count = Counter(piece for found in held for piece in found)
+    weight = {piece: log(1 + (len(passages) + 1) / (count[piece] + 1)) for piece in sorted(said)}
+    total = sum(weight.values())
+    left = set(said)
+    chosen: list[int] = []
+    while total and len(chosen) < MOST:
+        gains = [sum(weight[piece] for piece in sorted(found & left)) for found in held]
+        best = max(range(len(gains)), key=gains.__getitem__, default=0)
+        if not gains or gains[best] < LEAST_GAIN * total:
+            break
+        chosen.append(best + 1)
+        left -= held[best]
+    share = 1 - sum(weight[piece] for piece in sorted(left)) / total if total else 0.0
+    refuted = any(piece.isdigit() for piece in left)
+    return tuple(chosen) if share >= LEAST_SHARE and not refuted else ()
+
+
+def borne_out(heading: str, text: str) -> bool:
+    """Whether a heading says no more than the text below it does.
+
+    >>> borne_out("The mill closed", "The mill was closed in 1950."), borne_out("Fire at the mill", "The mill closed.")
+    (True, False)
+    """
+    said = pieces(heading)
+    return bool(said) and len(said & pieces(text)) > len(said) / 2

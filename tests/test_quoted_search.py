@@ -1,0 +1,164 @@
+"""Answers from quotations: points are statements of the passages, an answer's sources are found by comparing words."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from test_search import CHUNKS, GRAPH, HIERARCHY, PROMPTS, QUESTION, conversation, golden, make_report
+
+from localgraphrag.attribution import borne_out, supports
+from localgraphrag.config import Settings
+from localgraphrag.embed import HashEmbedder
+from localgraphrag.llm.scripted import ScriptedEngine
+from localgraphrag.llm.units import EngineRunner
+from localgraphrag.search import global_search, text_search, vector_search
+from localgraphrag.search.passages import Passage, chunk_passage
+from localgraphrag.search.reply import read_headed, read_quoted_map, statements
+
+SETTINGS = Settings(context_window=2000, map_budget=400, map_tokens=200, reduce_budget=400, answer_tokens=200)
+LEAKS = "The dam in the valley leaks since the flood."
+SINGS = "The choir sings in the mill on Sundays."
+REPORTS = {
+    "c-dam": make_report("c-dam", "The dam", f"- {LEAKS}\n- Dear Ivo,", "r-ab", chunk_ids=("t0", "t1")),
+    "c-choir": make_report("c-choir", "The choir", f"- {SINGS}", "r-cd", chunk_ids=("t2", "t3")),
+    "c-top": make_report("c-top", "The valley", "A dam and a choir.", "c-dam"),
+}
+
+
+def dumps(**reply):
+    return json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
+
+
+def model(*paragraphs, points=((LEAKS, 90), (SINGS, 40))):
+    """Gives those points that the grammar allows, and then the paragraphs, as (heading, text)."""
+
+    def answer(messages, request):
+        if '"heading"' in request.output.schema:
+            return dumps(answer=[{"heading": heading, "text": text} for heading, text in paragraphs])
+        allowed = json.loads(request.output.schema)["properties"]["points"].get("items", {})
+        said = allowed.get("properties", {}).get("sentence", {}).get("enum", [])
+        return dumps(points=[{"sentence": text, "score": score} for text, score in points if text in said])
+
+    return ScriptedEngine(answer)
+
+
+def ask(engine, **more):
+    return global_search(
+        QUESTION, hierarchy=HIERARCHY, reports=REPORTS, graph=GRAPH, chunks=CHUNKS, settings=SETTINGS, prompts=PROMPTS,
+        runner=EngineRunner(engine), level=1, **more,
+    )  # fmt: skip
+
+
+def test_points_are_statements_and_paragraphs_find_their_sources():
+    answer = ask(model(("The dam leaks since the flood", "Since the flood the dam leaks."), ("Aside", SINGS)))
+    assert answer.text == f"The dam leaks since the flood\nSince the flood the dam leaks. [1]\n\n{SINGS} [2]"
+    assert [citation.id for citation in answer.citations] == ["c-dam", "c-choir"]
+    assert [taken["text"] for taken in answer.record["taken"]] == [LEAKS, SINGS]
+
+
+def test_a_heading_that_says_more_than_its_text_is_left_out():
+    answer = ask(model(("The school is closed", SINGS)))
+    assert answer.text == f"{SINGS} [1]"
+
+
+def test_what_no_point_bears_out_is_refused_and_recorded():
+    answer = ask(model(("Harvest", "The harvest of barley was plentiful."), ("Aside", SINGS)))
+    assert answer.text == f"{SINGS} [1]"
+    assert [p["text"] for p in answer.record["reply"]["refused"]] == ["The harvest of barley was plentiful."]
+
+
+def test_a_name_of_the_example_is_refused():
+    answer = ask(model(("Aside", f"{SINGS} Ilse Brandt sings."), ("Aside", SINGS)))
+    assert answer.text == f"{SINGS} [1]"
+
+
+def test_where_nothing_is_borne_out_the_points_are_the_answer():
+    answer = ask(model(("Harvest", "The harvest of barley was plentiful.")))
+    assert answer.text == f"{LEAKS} [1]\n\n{SINGS} [2]"
+
+
+def test_no_point_is_no_answer():
+    answer = ask(model(("Aside", SINGS), points=()))
+    assert answer.text.startswith("None of the 2 reports") and answer.citations == ()
+
+
+def test_a_figure_that_is_not_there_refutes():
+    assert supports("The dam of 1913 leaks.", ["The dam of 1912 leaks."]) == ()
+    assert supports("The dam of 1912 leaks.", ["The dam of 1912 leaks.", "A choir."]) == (1,)
+
+
+def test_several_passages_bear_out_a_text_together():
+    said = ["The engineer found wasted piles.", "A barge struck the harbour pier.", "Bread was cheap."]
+    assert supports("The engineer found wasted piles, and a barge struck the harbour pier.", said) == (1, 2)
+
+
+def test_scripts_without_spaces_are_compared():
+    said = ["桟橋は1931年に建てられた。", "水が悪くなった。"]
+    assert supports("桟橋は1931年に建てられた。", said) == (1,)
+    assert supports("学校が閉まった。", said) == ()
+
+
+@given(st.lists(st.text(max_size=40), max_size=6), st.text(max_size=40))
+def test_support_names_passages_that_are_there_each_once(said, text):
+    found = supports(text, said)
+    assert len(set(found)) == len(found) <= 4 and all(1 <= label <= len(said) for label in found)
+
+
+@given(st.lists(st.sampled_from(["The river rose again.", "Bread is dear.", "Nobody came back."]), min_size=1))
+def test_what_is_quoted_is_borne_out(said):
+    assert said[supports(said[0], said)[0] - 1] == said[0]
+
+
+def test_a_heading_of_the_same_words_is_borne_out():
+    assert borne_out("Closure of the mill", "The mill's closure came in May.") and not borne_out("Fire", "A flood.")
+
+
+def test_statements_of_a_passage():
+    report = Passage("c", "report", "Dam", f"Dam\nA model wrote this summary here.\n- {LEAKS}\n- Dear Ivo,", ())
+    assert statements(report) == [LEAKS]
+    text = f"Minutes\n\nPresent: nobody\n\n{LEAKS} {'It rained very hard and ' * 30}stopped."
+    first, long = statements(Passage("t", "chunk", "Minutes", text, ("t",)))
+    assert first == LEAKS and len(long) <= 302 and long.endswith(" …")
+
+
+def test_a_statement_quoted_twice_counts_once_and_names_all_its_passages():
+    reply = dumps(points=[{"sentence": LEAKS, "score": 70}, {"sentence": LEAKS, "score": 60}])
+    (point,) = read_quoted_map(reply, [[LEAKS], [SINGS], [LEAKS]]).points
+    assert (point.score, point.sources) == (70, (1, 3))
+
+
+def test_a_heading_that_only_begins_the_text_is_not_said_twice():
+    written = read_headed(dumps(answer=[{"heading": "The choir sings", "text": SINGS}]), [SINGS], "", "")
+    assert written.paragraphs[0].heading == ""
+
+
+def test_text_search_quotes_the_chunks():
+    said = [s for chunk in CHUNKS for s in statements(chunk_passage(chunk))]
+    assert said
+    engine = model(("Aside", said[0]), points=((said[0], 80),))
+    answer = text_search(QUESTION, chunks=CHUNKS, settings=SETTINGS, prompts=PROMPTS, runner=EngineRunner(engine))
+    assert answer.text == f"{said[0]} [1]" and answer.citations[0].kind == "chunk"
+
+
+def test_vector_search_refuses_what_the_chunks_do_not_say():
+    embedder = HashEmbedder()
+    vectors = ([c.id for c in CHUNKS], np.asarray(embedder.embed([c.text for c in CHUNKS])))
+
+    def asked(*paragraphs):
+        return vector_search(
+            QUESTION, chunks=CHUNKS, vectors=vectors, embedder=embedder, settings=SETTINGS, prompts=PROMPTS,
+            runner=EngineRunner(model(*paragraphs)),
+        )  # fmt: skip
+
+    assert asked(("Aside", "Ana Lind leads the choir.")).text.startswith("Ana Lind leads the choir. [1]")
+    assert "hold no answer" in asked(("Harvest", "The barley harvest was plentiful.")).text
+
+
+def test_golden_prompts():
+    engine = model(("The dam leaks", LEAKS))
+    ask(engine)
+    golden("quoted_map.txt", conversation(engine.requests[0]))
+    golden("quoted_reduce.txt", conversation(engine.requests[-1]))
