@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -152,17 +154,24 @@ def _divide(labels: Labels, links: Links, max_size: int, seed: int, settled: NDA
     return finer if fresh > len(sizes) else None
 
 
+_RANDOM = threading.Lock()  # igraph has one generator for the whole process
+
+
 def _leiden(size: int, links: Links, seed: int) -> Labels:
-    """Leiden by modularity; labels count from 0. Two iterations, leidenalg's default."""
+    """Leiden by modularity, igraph's; labels count from 0. Two iterations, as leidenalg's default."""
     import igraph
-    import leidenalg
     import numpy as np
 
     if not len(links.weights):
         return np.arange(size)
     ends = np.column_stack((links.sources, links.targets))
     graph, weights = igraph.Graph(size, ends), links.weights.tolist()
-    found = leidenalg.find_partition(graph, leidenalg.ModularityVertexPartition, weights=weights, seed=seed)
+    with _RANDOM:
+        igraph.set_random_number_generator(random.Random(seed))  # noqa: S311
+        try:
+            found = graph.community_leiden("modularity", weights=weights, n_iterations=2)
+        finally:
+            igraph.set_random_number_generator(random)  # as igraph has it by default
     labels = np.asarray(found.membership)
     del graph, weights, found  # of a large corpus, a gigabyte
     # Leiden promises connected communities once it has converged; after two iterations this makes sure.
