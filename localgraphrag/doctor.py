@@ -6,19 +6,19 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from localgraphrag.config import INDEX_FILE, Settings, models_folder
 from localgraphrag.errors import LocalGraphRAGError, ModelError
-from localgraphrag.llm import DEFAULT_SLOTS, TOKENS_PER_SLOT
 from localgraphrag.llm.catalog import Kind, ModelFile, Tick, resolve_model, verify_model
-from localgraphrag.llm.streams import PREFIXES
 
-_OVERHEAD = 1.1  # weights repacked for the processor's vector units, buffers
+if TYPE_CHECKING:
+    from localgraphrag.llm.plan import Measured
+
 _ENOUGH_DISK = 2 * 10**9
-_COMPUTE_BYTES = 600_000_000  # Python, numpy, torch and the embedder
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,15 @@ def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
     """Whether the model can hold the context that is set, and the memory both."""
     import psutil
 
-    trained, per_token = _figures(model.path)
-    window = settings.context_window
+    from localgraphrag.llm import plan
+    from localgraphrag.llm.gguf import GGUFModel
+
+    with closing(GGUFModel(model.path, vocab_only=True)) as header:
+        trained, window = header.trained_context, settings.context_window
+        known = plan.remembered(plan.machine_key(model.sha256, settings.threads, settings.gpu_layers))
+        slots = settings.slots or (known.slots if known else plan.DEFAULT_SLOTS)
+        needed = plan.memory_needed(header, slots, window + plan.MARGIN)
+        least = plan.memory_needed(header, 1, window + plan.MARGIN).total
     if trained and window > trained:
         yield Check(
             "context", "fail", f"context_window {window:,} of the {trained:,} tokens this model was made for",
@@ -83,32 +90,30 @@ def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
         )  # fmt: skip
     else:
         yield Check("context", "ok", f"context_window {window:,} of {trained:,} tokens")
-    cells = max(((settings.slots or DEFAULT_SLOTS) + PREFIXES) * TOKENS_PER_SLOT, (1 + PREFIXES) * window)
-    needed = model.path.stat().st_size * _OVERHEAD + per_token * cells + _COMPUTE_BYTES
     memory = psutil.virtual_memory()
-    found = f"{memory.available / 1e9:.1f} GB free of {memory.total / 1e9:.1f} GB; about {needed / 1e9:.1f} GB needed"
-    small = "Close other programs, take `--model qwen2.5-coder-0.5b`, or set fewer `slots`."
-    yield Check("memory", "ok", found) if needed <= memory.available else Check("memory", "warn", found, small)
+    found = (
+        f"{memory.available / 1e9:.1f} GB free of {memory.total / 1e9:.1f} GB; about {needed.total / 1e9:.1f} GB "
+        f"needed for {slots} conversations at once"
+    )
+    small = "Close other programs, take `--model qwen2.5-coder-0.5b`, or lower `context_window`."
+    if least > memory.available:
+        yield Check("memory", "fail", found + f", {least / 1e9:.1f} GB for one", small)
+    elif needed.total > memory.available:
+        yield Check("memory", "warn", found, "Fewer will be taken at once, which is slower. " + small)
+    else:
+        yield Check("memory", "ok", found)
+    yield _pace(slots, settings, known)
 
 
-def _figures(path: Path) -> tuple[int, int]:
-    """Context length a GGUF was trained for, and bytes of keys and values per token; from its header alone."""
-    from localgraphrag.llm.gguf import GGUFModel
-
-    header = GGUFModel(path, vocab_only=True)
-    try:
-        kind = header.metadata("general.architecture")
-
-        def number(key: str) -> int:
-            value = header.metadata(f"{kind}.{key}")
-            return int(value) if value.isdigit() else 0
-
-        heads = number("attention.head_count") or 1
-        width = number("attention.key_length") or number("embedding_length") // heads
-        kv_heads = number("attention.head_count_kv") or heads
-        return number("context_length"), number("block_count") * kv_heads * width * 2 * 2
-    finally:
-        header.close()
+def _pace(slots: int, settings: Settings, known: Measured | None) -> Check:
+    """Where the number of conversations at once comes from."""
+    if settings.slots:
+        return Check("at once", "ok", f"{slots} conversations, as set")
+    if known is None:
+        return Check("at once", "ok", "not measured yet; the first run does it in some seconds")
+    seen = sorted(known.milliseconds.items(), key=lambda item: int(item[0]))
+    rows = ", ".join(f"{ms:.0f} ms with {count}" for count, ms in seen)
+    return Check("at once", "ok", f"{slots} conversations, {known.threads} threads; a token took {rows}")
 
 
 def _build() -> Check:

@@ -34,8 +34,8 @@ REPORTS_PER_CHUNK = 0.4
 REPORT_READ = 1800.0
 REPORT_OUTPUT = 350.0
 
-PROBES = 4
-"""Requests at once in each half of the probe."""
+READERS, WRITERS = 4, 16
+"""Requests of either half of the probe. An engine writes the faster the more it writes at once."""
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ def _usual(chunks: Sequence[Chunk], settings: Settings) -> _Cost:
 
 
 def probe(engine: Engine, texts: Sequence[str]) -> tuple[float, float]:
-    """Tokens per second that the engine reads, and that it writes, with several requests at once.
+    """Tokens per second that the engine reads, and that it writes with many requests at once.
 
     Reading is timed by long prompts and short replies, writing by the opposite.
     """
-    shown = [" ".join(texts)[i * 900 : (i + 1) * 900] or "Nothing." for i in range(PROBES)]
+    shown = [" ".join(texts)[i * 900 : (i + 1) * 900] or "Nothing." for i in range(READERS)]
     short, long = (
         schema({"yes": {"type": "boolean"}}),
         schema({"text": {"type": "string", "minLength": 80, "maxLength": 120}}),
@@ -134,7 +134,7 @@ def probe(engine: Engine, texts: Sequence[str]) -> tuple[float, float]:
     )
     read_rate = max(reading.read_tokens, 1) / reading_seconds
     writing, writing_seconds = _timed(
-        engine, (Request(f"Describe a town. ({n})", long, max_tokens=40) for n in range(PROBES))
+        engine, (Request(f"Describe a town. ({n})", long, max_tokens=12) for n in range(WRITERS))
     )
     rest = max(writing_seconds - writing.read_tokens / read_rate, writing_seconds / 10)
     return read_rate, max(writing.output_tokens, 1) / rest

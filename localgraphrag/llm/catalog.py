@@ -278,9 +278,13 @@ def _ledger() -> dict[str, dict[str, Any]]:
 def _remember(part: str, key: str, value: Any) -> None:
     ledger = _ledger()
     ledger[part][key] = value
-    path = models_folder() / "hashes.json"
+    write_json(models_folder() / "hashes.json", ledger)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file of what was found out, whole or not at all; where that is not allowed, it is found out again."""
     with suppress(OSError):  # a models folder that cannot be written to, as on a read-only stick, still works
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(f".{os.getpid()}.part")
-        draft.write_text(json.dumps(ledger, indent=1, sort_keys=True), encoding="utf-8")
+        draft.write_text(json.dumps(value, indent=1, sort_keys=True), encoding="utf-8")
         draft.replace(path)

@@ -66,6 +66,13 @@ def slow_build_warning(info: str) -> str:
     )
 
 
+def offloading(gpu_layers: int) -> bool:
+    """Whether this build of llama.cpp can use a graphics card and is to put layers there."""
+    import llama_cpp
+
+    return bool(llama_cpp.llama_supports_gpu_offload()) and gpu_layers != 0
+
+
 class GGUFModel:
     """A loaded model file.
 
@@ -73,6 +80,7 @@ class GGUFModel:
     ----------
     path : the GGUF file.
     gpu_layers : layers to put on a GPU, -1 for all; ignored by a build without one.
+    vocab_only : no weights, for counting tokens and for what the file's header says.
 
     Raises ModelBrokenError if llama.cpp cannot load the file.
     """
@@ -84,8 +92,11 @@ class GGUFModel:
         self.path = path
         self.api = llama_cpp
         params = llama_cpp.llama_model_default_params()
-        offloads = llama_cpp.llama_supports_gpu_offload() and gpu_layers != 0
+        offloads = offloading(gpu_layers)
         params.n_gpu_layers = (9999 if gpu_layers < 0 else gpu_layers) if offloads else 0
+        if not offloads:
+            # weights are repacked for the processor: of a mapped file both the pages and the copy would stay in memory
+            params.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE
         params.vocab_only = vocab_only
         self.handle = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
         if not self.handle:
@@ -96,7 +107,7 @@ class GGUFModel:
         self.on_gpu = bool(offloads)
         self.vocab = llama_cpp.llama_model_get_vocab(self.handle)
         self.vocab_size: int = llama_cpp.llama_vocab_n_tokens(self.vocab)
-        self.trained_context: int = llama_cpp.llama_model_n_ctx_train(self.handle)
+        self.trained_context: int = self.number("context_length") or llama_cpp.llama_model_n_ctx_train(self.handle)
 
     def close(self) -> None:
         """Free the weights. Safe to call twice."""
@@ -107,21 +118,17 @@ class GGUFModel:
     # -- figures ---------------------------------------------------------------------------------------------
 
     @property
-    def size_bytes(self) -> int:
-        """Size of the weights."""
-        return int(self.api.llama_model_size(self.handle))
-
-    @property
     def kv_bytes_per_token(self) -> int:
         """Bytes of f16 keys and values that one token takes in the cache."""
-        api = self.api
-        heads, kv_heads = api.llama_model_n_head(self.handle), api.llama_model_n_head_kv(self.handle)
-        width: int = api.llama_model_n_embd(self.handle) // heads * kv_heads
-        architecture = self.metadata("general.architecture")
-        key = self.metadata(f"{architecture}.attention.key_length")
-        value = self.metadata(f"{architecture}.attention.value_length")
-        per_layer = (int(key) + int(value)) * kv_heads if key and value else 2 * width
-        return int(api.llama_model_n_layer(self.handle)) * per_layer * 2
+        heads = self.number("attention.head_count") or 1
+        width = self.number("embedding_length") // heads
+        both = (self.number("attention.key_length") or width) + (self.number("attention.value_length") or width)
+        return self.number("block_count") * (self.number("attention.head_count_kv") or heads) * both * 2
+
+    def number(self, key: str) -> int:
+        """A whole number from the header, `key` without the architecture's name; 0 if there is none."""
+        value = self.metadata(f"{self.metadata('general.architecture')}.{key}")
+        return int(value) if value.isdigit() else 0
 
     def metadata(self, key: str) -> str:
         """A value from the file's header as text; "" if there is none."""

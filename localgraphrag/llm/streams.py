@@ -52,8 +52,9 @@ class Streams:
         flash: bool | None = None,
     ) -> None:
         self._model, self._api = model, model.api
-        self._threads, self._batch_size = threads, max(batch, slots)
-        self._most, self._least, self._longest = slots, _padded(cells), longest
+        self._threads = threads
+        self._batch_size = max(batch, slots + PREFIXES)  # fewer rows than streams abort the process
+        self._most, self._least, self._longest = slots, padded(cells), longest
         self._flash = (-1 if model.on_gpu else 0) if flash is None else int(flash)
         self._context: Any = None
         self._prefixes: OrderedDict[tuple[int, ...], int] = OrderedDict()
@@ -78,7 +79,7 @@ class Streams:
         size = self._least
         while size < tokens:
             size *= 2
-        return min(size, max(_padded(self._longest), self._least))
+        return min(size, max(padded(self._longest), self._least))
 
     def divide(self, tokens: int) -> None:
         """Divide the cache for conversations of up to `tokens`. What is in it is lost if that changes it.
@@ -98,10 +99,16 @@ class Streams:
         self._context = self._make(self.slots + PREFIXES)
         self._memory = self._api.llama_get_memory(self._context)
 
+    def set_threads(self, threads: int) -> None:
+        """Use another number of processor threads from the next step on."""
+        self._threads = threads
+        self._api.llama_set_n_threads(self._context, threads, threads)
+
     def _make(self, streams: int) -> Any:
         params = self._api.llama_context_default_params()
         params.n_ctx, params.n_seq_max = self.cells * streams, streams
         params.n_batch = params.n_ubatch = self._batch_size
+        params.n_outputs_max = streams  # else room for the logits of a whole batch is kept: 150 MB with 150,000 tokens
         params.kv_unified = False
         params.flash_attn_type = self._flash
         params.swa_full = True  # sliding-window models would lose the shared prefix otherwise
@@ -159,7 +166,8 @@ class Streams:
         return np.ctypeslib.as_array(found, shape=(self._model.vocab_size,))
 
 
-def _padded(cells: int) -> int:
+def padded(cells: int) -> int:
+    """Cells of a stream as llama.cpp makes them."""
     return -(-cells // _PAD) * _PAD
 
 

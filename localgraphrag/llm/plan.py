@@ -1,0 +1,255 @@
+"""The engine sized for a machine: memory reckoned before anything is loaded, slots and threads measured once.
+
+Neither changes what is asked of the model or under which key its answer is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from localgraphrag.errors import ModelError
+from localgraphrag.llm.catalog import write_json
+from localgraphrag.llm.gguf import GGUFModel, offloading, system_info, usable_cores
+from localgraphrag.llm.streams import PREFIXES, Streams, padded
+from localgraphrag.llm.units import content_hash
+
+log = logging.getLogger(__name__)
+
+DEFAULT_SLOTS = 16
+TOKENS_PER_SLOT = 2048
+"""Cells set aside per conversation: instructions, a chunk of 600 tokens, its questions and its replies."""
+
+BATCH = 256
+"""Most rows decoded at once."""
+
+MARGIN = 512
+"""Tokens of a conversation beyond `context_window`: chat format, closing a reply."""
+
+CANDIDATES = (4, 8, 16, 32)
+_EARNS = 0.9  # more slots cost memory: they must take a tenth less time a row
+_PROBE_SECONDS = 4.0  # no step begins later; the longest takes about one
+
+_REPACKED = 1.2  # weights as the processor wants them, and an output matrix that is the input's held twice
+_REST = 500_000_000  # Python, torch, the embedder, what is read and written
+
+
+# -- memory ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that an engine needs: `weights`, `cache` (keys and values), `work` (buffers), `rest` (the program)."""
+
+    weights: int
+    cache: int
+    work: int
+    rest: int = _REST
+
+    @property
+    def total(self) -> int:
+        """All together."""
+        return self.weights + self.cache + self.work + self.rest
+
+
+def memory_needed(model: GGUFModel, slots: int, longest: int) -> Memory:
+    """What an engine of so many slots takes on a processor.
+
+    Parameters
+    ----------
+    model : a model of which the header is enough (`vocab_only`).
+    longest : tokens of the longest conversation.
+
+    The cache is the larger of two divisions: `slots` streams of `TOKENS_PER_SLOT`, or one of `longest`, each with those
+    of the shared prefixes. The buffers hold attention scores of a batch (f32) over the longest conversation, and logits
+    of a row per slot.
+    """
+    cells = max((slots + PREFIXES) * padded(TOKENS_PER_SLOT), (1 + PREFIXES) * padded(longest))
+    scores = BATCH * padded(longest) * (model.number("attention.head_count") or 1) * 4
+    logits = 2 * (slots + PREFIXES) * model.vocab_size * 4
+    weights = int(model.path.stat().st_size * _REPACKED)
+    return Memory(weights, cells * model.kv_bytes_per_token, scores + logits)
+
+
+def slots_that_fit(model: GGUFModel, slots: int, longest: int, available: int) -> int:
+    """The most slots, up to `slots`, that `available` bytes allow.
+
+    Raises ModelError with figures and remedies if not even one does.
+    """
+    for fewer in range(slots, 0, -1):
+        if memory_needed(model, fewer, longest).total <= available:
+            if fewer < slots:
+                log.warning(
+                    "%d conversations at once instead of %d: %.1f GB of memory are free, and %d would need %.1f GB.",
+                    fewer, slots, available / 1e9, slots, memory_needed(model, slots, longest).total / 1e9,
+                )  # fmt: skip
+            return fewer
+    need = memory_needed(model, 1, longest)
+    raise ModelError(
+        f"{model.path.name} needs {need.total / 1e9:.1f} GB of memory for a single conversation of {longest:,} tokens "
+        f"(weights {need.weights / 1e9:.1f}, context {need.cache / 1e9:.1f}), and {available / 1e9:.1f} GB are free. "
+        "Close other programs, lower `context_window` in localgraphrag.toml, or take a smaller model "
+        "(`localgraphrag models list`)."
+    )
+
+
+# -- speed -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a probe chose, and the milliseconds per row it saw for each number of slots."""
+
+    slots: int
+    threads: int
+    milliseconds: dict[str, float]
+
+
+def choose(model: GGUFModel, identity: str, *, threads: int = 0, gpu_layers: int = -1) -> tuple[int, int]:
+    """Slots and threads for a loaded model on this machine: as remembered, else by a probe of some seconds.
+
+    A probe that fails is told in the log and gives the defaults.
+    """
+    key = machine_key(identity, threads, gpu_layers)
+    known = remembered(key)
+    if known is None:
+        try:
+            known = probe(model, threads)
+        except ModelError as error:
+            log.warning("This machine could not be measured (%s); taking the defaults.", error)
+            return DEFAULT_SLOTS, threads or usable_cores()
+        log.info("Measured: %d conversations at once, %d threads.", known.slots, known.threads)
+        _remember(key, known)
+    return known.slots, known.threads
+
+
+def probe(model: GGUFModel, threads: int = 0) -> Measured:
+    """Time steps of several numbers of rows, and of threads where there is a choice. Raises ModelError.
+
+    Every row is one token of a conversation of its own, as when an engine writes. Streams are short: what longer ones
+    add to a row is the same however many there are.
+    """
+    wanted = [threads] if threads else thread_candidates()
+    most = max(CANDIDATES)
+    begun = time.perf_counter()
+    streams = Streams(model, slots=most, cells=256, longest=256, threads=wanted[-1], batch=most)
+    try:
+        clock = _Stopwatch(streams, begun)
+        clock.milliseconds(4)  # the first step also builds what later ones use again
+        if len(wanted) > 1:
+            by_threads = {}
+            for count in wanted:
+                streams.set_threads(count)
+                by_threads[count] = clock.milliseconds(DEFAULT_SLOTS)
+            wanted = [min(by_threads, key=lambda count: by_threads[count])]
+            streams.set_threads(wanted[0])
+        found = {rows: clock.milliseconds(rows) for rows in CANDIDATES if clock.has_time or rows == CANDIDATES[0]}
+    finally:
+        streams.close()
+    return Measured(best_slots(found), wanted[0], {str(rows): round(ms, 2) for rows, ms in found.items()})
+
+
+def best_slots(milliseconds: Mapping[int, float]) -> int:
+    """The number of slots to take, given milliseconds per row of each: more only if they take a tenth less time.
+
+    >>> best_slots({4: 46, 8: 47, 16: 29, 32: 28})
+    16
+    >>> best_slots({4: 30, 8: 16, 16: 9, 32: 5})
+    32
+    """
+    chosen, *larger = sorted(milliseconds)
+    for rows in larger:
+        if milliseconds[rows] <= _EARNS * milliseconds[chosen]:
+            chosen = rows
+    return chosen
+
+
+def thread_candidates() -> list[int]:
+    """Numbers of threads worth trying, ascending: one per core, and one per logical processor."""
+    import psutil
+
+    usable = usable_cores()
+    return sorted({min(psutil.cpu_count(logical=False) or usable, usable), usable})
+
+
+class _Stopwatch:
+    """Milliseconds per row of steps, the better of two while there is time."""
+
+    def __init__(self, streams: Streams, begun: float) -> None:
+        self._streams, self._begun = streams, begun
+        self._positions = [0] * streams.slots
+
+    @property
+    def has_time(self) -> bool:
+        return time.perf_counter() - self._begun < _PROBE_SECONDS
+
+    def milliseconds(self, rows: int) -> float:
+        best = self._step(rows)
+        return min(best, self._step(rows)) if self.has_time else best
+
+    def _step(self, rows: int) -> float:
+        """One token more for each of the first `rows` streams; any token does."""
+        step = [(0, self._positions[stream], stream, True) for stream in range(rows)]
+        started = time.perf_counter()
+        self._streams.decode(step)
+        taken = time.perf_counter() - started
+        for stream in range(rows):
+            self._positions[stream] += 1
+        return taken / rows * 1000
+
+
+# -- what is known of this machine ---------------------------------------------------------------------------------
+
+
+def machine_key(identity: str, threads: int, gpu_layers: int) -> str:
+    """Names machine, build and model: another processor, llama.cpp or model file is measured anew."""
+    import llama_cpp
+
+    layers = gpu_layers if offloading(gpu_layers) else 0
+    build = f"{llama_cpp.__version__} {system_info()}"
+    return content_hash(processor(), str(usable_cores()), build, identity, str(threads), str(layers))[:16]
+
+
+def processor() -> str:
+    """The processor's own name."""
+    listed = Path("/proc/cpuinfo")
+    if listed.exists():
+        for line in listed.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _file() -> Path:
+    return Path(platformdirs.user_cache_dir("localgraphrag")) / "machine.json"
+
+
+def _all() -> dict[str, Any]:
+    """What the file holds; empty when it is absent or spoilt, which costs only a probe."""
+    try:
+        held = json.loads(_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def remembered(key: str) -> Measured | None:
+    """What an earlier probe chose."""
+    try:
+        found = Measured(**_all()[key])
+    except (KeyError, TypeError):
+        return None
+    whole = (type(found.slots), type(found.threads)) == (int, int)
+    return found if whole and found.slots > 0 and found.threads > 0 else None
+
+
+def _remember(key: str, measured: Measured) -> None:
+    write_json(_file(), _all() | {key: asdict(measured)})
