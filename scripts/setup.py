@@ -7,7 +7,7 @@ done again: `.venv` keeps a stamp named after the dependencies, and model files 
     demo [--model M] install, fetch the models, index the packaged corpus and ask a question of it
     test [ARGS]      install, fetch the models, then lint, types, tests (ARGS go to pytest)
     lint, types      ruff; mypy --strict
-    bench [ARGS]     every benchmarks/*/run.py and benchmarks/*.py in turn
+    bench [ARGS]     every benchmark, and their tables into docs/benchmarks.md
     docs             write docs/cli.md anew from the program's own help
 """
 
@@ -118,9 +118,7 @@ def test(arguments):
 
 def bench(arguments):
     install()
-    for path in sorted([*REPO.glob("benchmarks/*/run.py"), *REPO.glob("benchmarks/*.py")]):
-        say(str(path.relative_to(REPO)))
-        run(str(path), *arguments)
+    run("-m", "benchmarks", *arguments)
 
 
 def tool(*command):
