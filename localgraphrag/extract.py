@@ -23,6 +23,7 @@ from localgraphrag.llm.types import Completion, Message, Request
 from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.prompts import Prompts
 from localgraphrag.quotes import Quote, cut, descriptions, links, quotes
+from localgraphrag.sentences import whole
 
 VERSION = 1
 
@@ -220,7 +221,7 @@ class _Asking:
         )
         found: dict[frozenset[str], Relationship] = {}
         for source, target, text in grammar.read(reply.text, "relationships"):
-            description = grammar.tidy(text)
+            description = whole(text, grammar.TEXT_CHARACTERS)
             if not grammar.stray_link(source, target, text) and grounding.holds(description, source, target):
                 found.setdefault(frozenset((source, target)), Relationship(source, target, description, gleaning))
         return list(found.values())
@@ -228,7 +229,7 @@ class _Asking:
     def _details(self, names: Sequence[str], grounding: Grounding) -> Conversation[dict[str, str]]:
         """A description of each name, where the text bears it out."""
         reply: Completion = yield self._request("details", grammar.details(names), tokens=len(names) * 45 + 20)
-        told = ((name, grammar.tidy(text)) for name, text in grammar.read(reply.text, "details"))
+        told = ((name, whole(text, grammar.TEXT_CHARACTERS)) for name, text in grammar.read(reply.text, "details"))
         return {name: text for name, text in told if grounding.holds(text, name)}
 
     def _missed(self, names: Collection[str]) -> Conversation[bool]:

@@ -25,7 +25,6 @@ NAME_CHARACTERS = 60
 TEXT_CHARACTERS = 140
 LINK_CHARACTERS = 110
 
-_STOPS = (".", "!", "?", "。", "…")
 
 # words of spaced scripts whole, other scripts letter by letter, so that a name is never part of a word
 _UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
@@ -156,7 +155,7 @@ def openings(found: Sequence[Quote]) -> dict[str, Quote]:
     told: dict[str, Quote] = {}
     for quote in found:
         words = _WORDS.findall(quote.sentence.text)
-        for stop in range(min(2 * OPENING_WORDS - 1, len(words)), len(words) + 1, 2):
+        for stop in (*range(2 * OPENING_WORDS - 1, len(words), 2), len(words)):
             opening = "".join(words[:stop]).rstrip()
             if sum(text.startswith(opening) for text in texts) == 1:
                 break
@@ -217,19 +216,6 @@ _OPENING = re.compile(r'\[("(?:[^"\\]|\\.)*"),"')
 def repeats_claim(text: str) -> bool:
     """Whether the claims listed so far only repeat themselves."""
     return _ended(_OPENING.findall(text))
-
-
-def tidy(text: str, cap: int = TEXT_CHARACTERS) -> str:
-    """A description without loose ends: one that ran into its cap is cut at the end of its last sentence or word.
-
-    >>> tidy("Short and whole. "), tidy("One. " + "x" * 216)
-    ('Short and whole.', 'One.')
-    """
-    text = text.strip()
-    if len(text) < cap or text.endswith(_STOPS):
-        return text
-    sentence = max(text.rfind(mark) for mark in (". ", "! ", "? ", "。"))
-    return text[: sentence + 1] if sentence > 0 else text[: text.rfind(" ")].rstrip(" ,;:") + "…"
 
 
 def find_span(text: str, name: str) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from localgraphrag.communities import Community, Hierarchy
 from localgraphrag.graph import Edge, Graph, GraphClaim, Node
+from localgraphrag.sentences import fold
 
 if TYPE_CHECKING:
     from localgraphrag.summaries import Report
@@ -337,15 +338,6 @@ class Packer:
         while len(self._labels) <= records:
             self._labels.append(self._labels[-1] + self.count_tokens(f"{len(self._labels)}. "))
         return self._labels[records]
-
-
-def fold(text: str) -> str:
-    r"""Text on one line, so that a description of a document cannot pass for further records.
-
-    >>> fold("Two\n7. lines ")
-    'Two 7. lines'
-    """
-    return " ".join(text.split())
 
 
 def _texts(described: Node | Edge) -> tuple[str, ...]:

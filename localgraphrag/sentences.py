@@ -59,6 +59,30 @@ def is_statement(text: str) -> bool:
     return long_enough and text.rstrip("\"'”’»)").endswith(ENDS)
 
 
+def fold(text: str) -> str:
+    r"""Text on one line, so that a line of a document cannot pass for a line of a prompt.
+
+    >>> fold("Two\n7. lines ")
+    'Two 7. lines'
+    """
+    return " ".join(text.split())
+
+
+def whole(text: str, limit: int) -> str:
+    """A reply's string on one line. One that ran into its limit ends at its last whole sentence, or else word.
+
+    >>> whole("It rained. The bridge fel", 25), whole("The bridge fel", 14), whole("It rained.", 10)
+    ('It rained.', 'The bridge …', 'It rained.')
+    """
+    folded = fold(text)
+    if len(text) < limit or folded.endswith(ENDS):
+        return folded
+    end = max(folded.rfind(mark) for mark in (". ", "! ", "? ", "। ", "。", "！", "？")) + 1
+    if end > len(folded) // 3:
+        return folded[:end]
+    return f"{folded[: folded.rindex(' ')]} …" if " " in folded else folded
+
+
 def _lines(part: str) -> Iterator[tuple[int, int]]:
     """Spans of a sentence's lines that do not run on into each other: items, fields of a form, short lines."""
     start = 0

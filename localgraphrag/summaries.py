@@ -19,8 +19,8 @@ from localgraphrag.graph import Graph
 from localgraphrag.llm.output import object_schema, schema
 from localgraphrag.llm.types import Completion, Engine, Message, Request
 from localgraphrag.llm.units import Conversation, Outcome, Runner, Unit
-from localgraphrag.packing import PackedContext, Packer, Record, fold
-from localgraphrag.sentences import sentences
+from localgraphrag.packing import PackedContext, Packer, Record
+from localgraphrag.sentences import fold, sentences, whole
 
 if TYPE_CHECKING:
     from localgraphrag.config import Settings
@@ -43,8 +43,6 @@ QUOTED_PROMPTS = (
     "report_quotes_system", "report_quotes", "report_quotes_more", "report_quotes_about", "report_quotes_example",
     "report_quotes_example_reply",
 )  # fmt: skip
-
-SENTENCE_ENDS = (".", "!", "?", "।", "。", "！", "？")
 
 
 @dataclass(frozen=True)
@@ -444,21 +442,6 @@ def _quoted_report(community_id: str, packed: PackedContext, reply: dict[str, An
 
 def _sentence(summary: str, explanation: str) -> str:
     return f"{summary.rstrip('.:。')}: {explanation}" if summary and explanation else summary or explanation
-
-
-def whole(text: str, limit: int) -> str:
-    """A reply's string on one line. One that ran into its limit ends at its last whole sentence, or else word.
-
-    >>> whole("It rained. The bridge fel", 25), whole("The bridge fel", 14), whole("It rained.", 10)
-    ('It rained.', 'The bridge …', 'It rained.')
-    """
-    folded = fold(text)
-    if len(text) < limit or folded.endswith(SENTENCE_ENDS):
-        return folded
-    end = max(folded.rfind(mark) for mark in (". ", "! ", "? ", "। ", "。", "！", "？")) + 1
-    if end > len(folded) // 3:
-        return folded[:end]
-    return f"{folded[: folded.rindex(' ')]} …" if " " in folded else folded
 
 
 def _string(limit: int) -> dict[str, Any]:

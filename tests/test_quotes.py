@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from localgraphrag.extract_grammar import openings
 from localgraphrag.quotes import QUOTE_CHARACTERS, descriptions, links, quotes
 from localgraphrag.sentences import sentences
 
@@ -102,3 +103,9 @@ def test_a_long_sentence_is_cut_around_its_names(gap):
     assert shown.endswith(" …")
     inner = shown.removeprefix("… ").removesuffix(" …")
     assert f" {inner} " in f" {quote.sentence.text} "
+
+
+def test_sentences_with_equal_beginnings_are_told_apart_to_their_last_word():
+    text = "The pier at the end was closed in May. The pier at the end was closed in June."
+    found = quotes(text, ["pier"])
+    assert [quote.sentence.text for quote in openings(found).values()] == [quote.sentence.text for quote in found]

@@ -20,8 +20,7 @@ from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.search.answer import Citation
 from localgraphrag.search.passages import Passage
 from localgraphrag.search.sources import Provenance
-from localgraphrag.sentences import is_statement, sentences
-from localgraphrag.summaries import whole
+from localgraphrag.sentences import is_statement, sentences, whole
 
 T = TypeVar("T")
 
