@@ -82,7 +82,8 @@ def reply(messages: tuple[Message, ...], request: Request) -> str:
     declared = json.loads(request.output.schema)
     if "entities" in declared.get("properties", ()):
         return json.dumps({"entities": names_in(request.prompt)}, separators=(",", ":"))
-    return json.dumps(least(declared, " ".join(names_in(messages[-1].content)[:3])), separators=(",", ":"))
+    said = least(declared, " ".join(names_in(messages[-1].content)[:3]))
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
 
 
 def least(declared: dict[str, Any], words: str) -> Any:
