@@ -234,11 +234,11 @@ def test_the_tools_own_refusals_are_recognised():
 
     chunks = chunk_document(Document("d" * 64, "A", "The pier is old. " * 5, ("a.txt",)), WordTokenizer())
     given: dict[str, Any] = {"settings": Settings(context_window=4000), "prompts": Prompts()}
-    useless = EngineRunner(engine('{"score":0,"points":[]}'))
+    useless = EngineRunner(engine('{"points":[]}'))
     assert refused(stored(text_search("Who?", chunks=chunks, runner=useless, **given)))
     assert refused(stored(text_search("Who?", chunks=[], runner=useless, **given)))
     vectors = ([chunk.id for chunk in chunks], Planes().embed([chunk.text for chunk in chunks]))
-    for reply, no in (('{"answer":[]}', True), ('{"answer":[{"cites":[1],"text":"It is not said."}]}', False)):
+    for reply, no in (('{"answer":[]}', True), ('{"answer":[{"heading":"The pier","text":"The pier is old."}]}', False)):
         found = vector_search(
             "Who?", chunks=chunks, vectors=vectors, embedder=Planes(), runner=EngineRunner(engine(reply)), **given
         )
