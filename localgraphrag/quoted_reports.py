@@ -7,6 +7,7 @@ is asked for numbers of records counts them through instead of choosing (docs/lo
 from __future__ import annotations
 
 import json
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from localgraphrag.llm.output import schema
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from localgraphrag.prompts import Prompts
 
 MOST_FINDINGS, LEAST_FINDINGS = 7, 5
-TOKENS_OF_FINDING = 70  # a long sentence of a document
+ESCAPES = 1.1  # tokens of a sentence in JSON, for one as it stands
 SUMMARY_CHARACTERS, TITLE_CHARACTERS, REASON_CHARACTERS = 400, 80, 100
 
 
@@ -48,7 +49,7 @@ def quotable(packed: PackedContext) -> dict[str, int]:
 def ask(packed: PackedContext, prompts: Prompts, report_tokens: int) -> Conversation[dict[str, Any]]:
     """The conversation; returns title, rating, reason and summary, and the findings with their records' labels."""
     said = quotable(packed)
-    most = min(MOST_FINDINGS, max(1, report_tokens // TOKENS_OF_FINDING), len(said))
+    most = most_findings(packed, said, report_tokens)
     least = min(most, LEAST_FINDINGS, 1 + len(said) // 3)  # left alone a small model stops at two or three
     chosen: Completion = yield Request(
         prompts.render("report_quotes", context=packed.text),
@@ -70,6 +71,13 @@ def ask(packed: PackedContext, prompts: Prompts, report_tokens: int) -> Conversa
         prompts.render("report_quotes_about"), schema(about_output()), max_tokens=max(report_tokens // 2, 100)
     )
     return {**json.loads(written.text), "findings": {quote: said[quote] for quote in quotes}}
+
+
+def most_findings(packed: PackedContext, said: dict[str, int], report_tokens: int) -> int:
+    """How many sentences can be quoted within a cap, were they the longest: a list that ran into it has no end."""
+    costs = [step.tokens for step in packed.steps if step.action == "add"]
+    longest = sorted((costs[label - 1] * ESCAPES + 4 for label in said.values()), reverse=True)[:MOST_FINDINGS]
+    return max(sum(total <= report_tokens - 20 for total in accumulate(longest)), min(1, len(said)))
 
 
 def _read(text: str) -> list[str]:

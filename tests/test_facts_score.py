@@ -238,7 +238,10 @@ def test_the_tools_own_refusals_are_recognised():
     assert refused(stored(text_search("Who?", chunks=chunks, runner=useless, **given)))
     assert refused(stored(text_search("Who?", chunks=[], runner=useless, **given)))
     vectors = ([chunk.id for chunk in chunks], Planes().embed([chunk.text for chunk in chunks]))
-    for reply, no in (('{"answer":[]}', True), ('{"answer":[{"heading":"The pier","text":"The pier is old."}]}', False)):
+    for reply, no in (
+        ('{"answer":[]}', True),
+        ('{"answer":[{"heading":"The pier","text":"The pier is old."}]}', False),
+    ):
         found = vector_search(
             "Who?", chunks=chunks, vectors=vectors, embedder=Planes(), runner=EngineRunner(engine(reply)), **given
         )

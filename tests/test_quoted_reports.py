@@ -108,6 +108,13 @@ def test_what_was_quoted_twice_is_asked_again(graph):
     assert len(asked) == 3 and MET not in asked[1].output.schema and SOLD in asked[1].output.schema
 
 
+def test_as_many_are_asked_for_as_the_cap_holds_were_they_the_longest(graph):
+    context = packed(graph)
+    said = quoted_reports.quotable(context)
+    most = [quoted_reports.most_findings(context, said, cap) for cap in (100, 60, 45, 10)]
+    assert most[0] == len(said) == 3 and most == sorted(most, reverse=True) and most[-1] == 1
+
+
 def test_only_sentences_of_the_context_can_be_quoted(graph):
     _, asked = written(graph, [SOLD, MET])
     reply = json.dumps({"findings": [SOLD, "Ada flew to the moon."]}, separators=(",", ":"))
