@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from localgraphrag.prompts import Prompts
 
 MOST_FINDINGS, LEAST_FINDINGS = 7, 5
+MORE_TURNS = 2  # in which findings are asked for that are still lacking
 ESCAPES = 1.1  # tokens of a sentence in JSON, for one as it stands
 SUMMARY_CHARACTERS, TITLE_CHARACTERS, REASON_CHARACTERS = 400, 80, 100
 
@@ -50,23 +51,26 @@ def ask(packed: PackedContext, prompts: Prompts, report_tokens: int) -> Conversa
     """The conversation; returns title, rating, reason and summary, and the findings with their records' labels."""
     said = quotable(packed)
     most = most_findings(packed, said, report_tokens)
-    least = min(most, LEAST_FINDINGS, 1 + len(said) // 3)  # left alone a small model stops at two or three
+    least = min(most, LEAST_FINDINGS, 1 + len(said) // 3)
     chosen: Completion = yield Request(
         prompts.render("report_quotes", context=packed.text),
-        schema(findings_output(list(said), least, most)),
+        schema(findings_output(list(said), most)),
         prefix(prompts),
         max_tokens=report_tokens,
     )
     quotes = _read(chosen.text)
-    if len(quotes) < least:  # it quoted some again
+    # A small model stops at two or three, or quotes one again and is stopped. A grammar that asked for more would leave
+    # the engine no way to end a reply that goes round in circles.
+    for _ in range(MORE_TURNS):
+        if len(quotes) >= least:
+            break
         rest = [text for text in said if text not in quotes]
-        lacking = least - len(quotes)
         more: Completion = yield Request(
             prompts.render("report_quotes_more"),
-            schema(findings_output(rest, lacking, lacking)),
+            schema(findings_output(rest, most - len(quotes))),
             max_tokens=report_tokens,
         )
-        quotes = list(dict.fromkeys([*quotes, *_read(more.text)]))
+        quotes += _read(more.text)
     written: Completion = yield Request(
         prompts.render("report_quotes_about"), schema(about_output()), max_tokens=max(report_tokens // 2, 100)
     )
@@ -84,11 +88,11 @@ def _read(text: str) -> list[str]:
     return list(dict.fromkeys(json.loads(text)["findings"]))
 
 
-def findings_output(said: list[str], least: int, most: int) -> dict[str, Any]:
+def findings_output(said: list[str], most: int) -> dict[str, Any]:
     """JSON schema of the findings: sentences, word for word."""
     if not said:
         return {"findings": {"type": "array", "maxItems": 0}}
-    return {"findings": {"type": "array", "minItems": least, "maxItems": most, "items": {"enum": said}}}
+    return {"findings": {"type": "array", "minItems": 1, "maxItems": most, "items": {"enum": said}}}
 
 
 def about_output() -> dict[str, Any]:
