@@ -82,7 +82,8 @@ def reply(messages: tuple[Message, ...], request: Request) -> str:
     declared = json.loads(request.output.schema)
     if "entities" in declared.get("properties", ()):
         return json.dumps({"entities": names_in(request.prompt)}, separators=(",", ":"))
-    said = least(declared, " ".join(names_in(messages[-1].content)[:3]))
+    names = next((found for message in reversed(messages) if (found := names_in(message.content))), [])
+    said = least(declared, " ".join(names[:3]))
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
 
 
