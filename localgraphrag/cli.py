@@ -462,8 +462,9 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
 
 # Commands of their own files, which use the options and helpers above
 
-from localgraphrag import cli_measures  # noqa: E402
+from localgraphrag import cli_evaluate, cli_measures  # noqa: E402
 
 evaluate_app = typer.Typer(no_args_is_help=True, help="The paper's evaluation, step by step, each resumable.")
 app.add_typer(evaluate_app, name="evaluate")
+cli_evaluate.register(evaluate_app)
 cli_measures.register(app, evaluate_app)

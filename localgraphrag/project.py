@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from localgraphrag.llm.types import Engine
     from localgraphrag.pipeline import IndexSummary, OnProgress
     from localgraphrag.prompts import Prompts
+    from localgraphrag.questions import Asking
     from localgraphrag.search import Answer
     from localgraphrag.search.question import Method
     from localgraphrag.show import Shown, Status
@@ -215,12 +216,27 @@ class Project:
         """
         if method not in ("global", "ts", "ss"):
             raise ConfigError(f"There is no method '{method}'. Methods: global, ts, ss.")
+        with self.asking(embedding=method == "ss", progress=progress) as asking:
+            return asking.answer(question, method, level, self.settings.seed if seed is None else seed)
+
+    @contextmanager
+    def asking(
+        self, *, engine: Engine | None = None, embedding: bool = False, progress: OnProgress | None = None
+    ) -> Iterator[Asking]:
+        """The index and the model, held for many questions or for other work on what is stored.
+
+        Parameters
+        ----------
+        engine : in place of the project's own.
+        embedding : whether the embedder is needed.
+
+        Raises NotIndexedError or ModelError.
+        """
         from localgraphrag.questions import Asking
 
         with self.store() as store, self._model_at_work:
-            embedder = self.embedder if method == "ss" else None
-            asking = Asking(store, self.settings, self.engine, self.prompts, embedder, progress)
-            return asking.answer(question, method, level, self.settings.seed if seed is None else seed)
+            embedder = self.embedder if embedding else None
+            yield Asking(store, self.settings, engine or self.engine, self.prompts, embedder, progress)
 
     def compare(
         self,
@@ -235,14 +251,11 @@ class Project:
         By default all that this index has. One that fails, as for want of an embedder, does not stop the others.
         """
         from localgraphrag.errors import LocalGraphRAGError
-        from localgraphrag.search.question import CONDITIONS, condition
+        from localgraphrag.search.question import condition
 
-        with self.store() as store:
-            levels = store.scalar("SELECT count(DISTINCT level) FROM community_levels")
-        every = [name for name, c in CONDITIONS.items() if c.level is None or c.level < levels]
         answers: dict[str, Answer] = {}
         errors: dict[str, str] = {}
-        for chosen in [condition(name) for name in (every if conditions is None else conditions)]:
+        for chosen in [condition(name) for name in (self.conditions() if conditions is None else conditions)]:
             try:
                 answers[chosen.name] = self.query(
                     question, chosen.method, level=chosen.level or 0, seed=seed, progress=progress
@@ -250,6 +263,14 @@ class Project:
             except LocalGraphRAGError as error:
                 errors[chosen.name] = str(error)
         return Comparison(question, answers, errors)
+
+    def conditions(self) -> list[str]:
+        """The names of the conditions that this index can answer under. Raises NotIndexedError."""
+        from localgraphrag.search.question import CONDITIONS
+
+        with self.store() as store:
+            levels = store.scalar("SELECT count(DISTINCT level) FROM community_levels")
+        return [name for name, c in CONDITIONS.items() if c.level is None or c.level < levels]
 
     def status(self) -> Status:
         """What the index holds, what failed, what it has cost. Raises NotIndexedError."""

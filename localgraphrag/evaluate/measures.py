@@ -49,7 +49,7 @@ def write_key_questions(project: Project, key: Path | None = None) -> tuple[int,
     """Add a key's questions to `questions.jsonl`; how many were added, and how many are there now."""
     from localgraphrag.demo import facts
 
-    return _add_questions(project, key_questions(facts(key)))
+    return add_questions(project, key_questions(facts(key)))
 
 
 def measure_qa(project: Project, gold: Path | None = None) -> QAReport:
@@ -84,7 +84,7 @@ def write_gold_questions(project: Project, gold: Path) -> tuple[int, int, Path |
     passages = folder_of(project) / f"{known.name}-passages.jsonl" if known.passages else None
     if passages:
         write_passages(known, passages)
-    return *_add_questions(project, gold_questions(known)), passages
+    return *add_questions(project, gold_questions(known)), passages
 
 
 def write_report(project: Project, target: Path | None = None) -> Path:
@@ -106,7 +106,8 @@ def write_report(project: Project, target: Path | None = None) -> Path:
     return path
 
 
-def _add_questions(project: Project, rows: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+def add_questions(project: Project, rows: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    """Add questions to `questions.jsonl`, but those whose id is there; how many were added, and how many are there."""
     path = folder_of(project) / "questions.jsonl"
     there: list[Row] = read_rows(path, "id", "question") if path.exists() else []
     known = {str(row["id"]) for row in there}

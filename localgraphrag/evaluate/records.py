@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from localgraphrag.errors import ConfigError
 
 FOLDER = "evaluation"
+
+_MARK = re.compile(r"\s*\[\d+\]")
 
 Row = dict[str, Any]
 """A line of a file, as it stands there."""
@@ -69,6 +72,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def without_marks(text: str) -> str:
+    """The text of an answer without its marks of citation.
+
+    >>> without_marks("The pier is closed. [1][3]")
+    'The pier is closed.'
+    """
+    return _MARK.sub("", text)
 
 
 def _replace(path: Path, text: str) -> None:

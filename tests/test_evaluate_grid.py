@@ -1,0 +1,302 @@
+"""The grid and the steps on a whole project: batches, resuming, files, failures; and the smallest real model."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+import workbench
+from typer.testing import CliRunner
+
+from localgraphrag import Project, evaluate
+from localgraphrag.cli import app
+from localgraphrag.config import models_folder
+from localgraphrag.embed import HashEmbedder
+from localgraphrag.errors import ConfigError, ModelError
+from localgraphrag.evaluate import Sizes, steps
+from localgraphrag.evaluate.records import read_rows, write_rows
+
+TINY = models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf"
+QUESTIONS = [{"id": "one", "question": "Who wrote to whom?"}, {"id": "two", "question": "What was the work about?"}]
+CONDITIONS = ["C0", "TS", "SS"]
+
+
+def reply(messages, request):
+    """The workbench's model; it can also list, judge and check."""
+    if hasattr(request.output, "pattern"):
+        return "yes"
+    declared = json.loads(request.output.schema)
+    names = set(declared.get("properties", ()))
+    if names & {"personas", "tasks", "questions"}:
+        (what,) = names
+        words = [
+            f"{what} {len(messages[-1].content)} number {i}" for i in range(declared["properties"][what]["minItems"])
+        ]
+        shaped = {"personas": lambda w: {"who": w, "wants": w}, "questions": lambda w: w + "?"}.get(what, str)
+        return json.dumps({what: [shaped(w) for w in words]}, separators=(",", ":"))
+    if names == {"sentence"}:
+        return '{"sentence":"Ada wrote to Byron."}'
+    if names == {"claims"}:
+        return '{"claims":["Ada wrote to Byron."]}'
+    return workbench.reply(messages, request)
+
+
+@pytest.fixture(autouse=True)
+def plain_extraction(monkeypatch):
+    monkeypatch.setattr("localgraphrag.extract.extraction_units", workbench.extraction_units)
+
+
+@pytest.fixture
+def project(tmp_path):
+    made = workbench.open_project(tmp_path / "project", reply)
+    made.index(workbench.write_corpus(tmp_path / "papers"))
+    write_rows(made.folder / "evaluation" / "questions.jsonl", QUESTIONS)
+    made.engine.requests.clear()
+    return made
+
+
+def rows_of(project, name):
+    return read_rows(project.folder / "evaluation" / f"{name}.jsonl")
+
+
+def test_the_answers_are_those_of_a_query(project):
+    found = evaluate.run(project, conditions=CONDITIONS)
+    assert list(found.conditions) == CONDITIONS
+    assert found.unanswered == ()
+    rows = rows_of(project, "answers")
+    assert [(row["condition"], row["question_id"]) for row in rows] == [
+        (c, q["id"]) for c in CONDITIONS for q in QUESTIONS
+    ]
+    asked = len(project.engine.requests)
+    for row in rows:
+        method, level = {"C0": ("global", 0), "TS": ("ts", 0), "SS": ("ss", 0)}[row["condition"]]
+        answer = project.query(row["question"], method, level=level)
+        assert (answer.text, answer.record["id"]) == (row["text"], row["answer_id"])
+        assert (answer.usage.calls, answer.usage.prompt_tokens) == (row["calls"], row["prompt_tokens"])
+        assert [c["number"] for c in row["citations"]] == [c.number for c in answer.citations]
+    assert len(project.engine.requests) == asked  # the grid has left nothing to be done
+    ledger = found.conditions["TS"]
+    assert ledger.calls == sum(row["calls"] for row in rows if row["condition"] == "TS")
+    assert ledger.seconds == pytest.approx(sum(row["seconds"] for row in rows if row["condition"] == "TS"), abs=0.01)
+
+
+def test_calls_of_all_questions_go_in_one_batch(project):
+    batches = []
+    run = project.engine.run
+
+    def counted(requests):
+        given = list(requests)
+        batches.append(Counter(request.key.split()[0] for request in given))
+        return run(given)
+
+    project.engine.run = counted
+    evaluate.run(project, conditions=["TS"])
+    maps = batches[0]["map"]
+    assert maps >= 2 * len(QUESTIONS)  # several batches of texts per question
+    assert [dict(batch) for batch in batches if batch] == [{"map": maps}, {"reduce": len(QUESTIONS)}]
+
+
+def test_again_it_asks_nothing_and_says_the_same(project):
+    first = evaluate.run(project, conditions=CONDITIONS)
+    before = rows_of(project, "answers")
+    project.engine.requests.clear()
+    again = evaluate.run(project, conditions=CONDITIONS)
+    assert project.engine.requests == []
+    assert [one.cached for one in first.conditions.values()] == [0, 0, 0]
+    assert [one.cached for one in again.conditions.values()] == [len(QUESTIONS)] * 3
+    same = [{k: v for k, v in row.items() if k != "cached"} for row in before]
+    assert [{k: v for k, v in row.items() if k != "cached"} for row in rows_of(project, "answers")] == same
+
+
+def test_stopped_it_goes_on(project):
+    whole = workbench.reply
+    left = iter([None] * 5)
+
+    def stopping(messages, request):
+        if next(left, "stop") == "stop":
+            raise KeyboardInterrupt
+        return whole(messages, request)
+
+    project.engine.answer = stopping
+    with pytest.raises(KeyboardInterrupt):
+        evaluate.run(project, conditions=CONDITIONS)
+    done = len(project.engine.requests) - 1
+    project.engine.answer = whole
+    project.engine.requests.clear()
+    evaluate.run(project, conditions=CONDITIONS)
+    calls = sum(row["calls"] for row in rows_of(project, "answers"))
+    assert done == 5
+    assert len(project.engine.requests) == calls - done
+
+
+def test_a_failure_is_told_and_the_others_go_on(project):
+    evaluate.run(project, conditions=["TS"])
+    evaluated = {(row["condition"], row["question_id"]) for row in rows_of(project, "answers")}
+    assert ("TS", "one") in evaluated
+
+    def failing(messages, request):
+        if request.key.startswith("answer") and "Who wrote" in request.prompt:
+            raise ModelError("out of order")
+        return reply(messages, request)
+
+    project.engine.answer = failing
+    found = evaluate.run(project, conditions=["SS"])
+    (lost,) = found.unanswered
+    assert (lost.question_id, lost.condition) == ("one", "SS")
+    assert "out of order" in lost.reason
+    assert (found.conditions["SS"].answers, found.conditions["SS"].failed) == (1, 1)
+    now = {(row["condition"], row["question_id"]) for row in rows_of(project, "answers")}
+    assert now == evaluated | {("SS", "two")}
+
+
+def test_questions_of_ones_own(project, tmp_path):
+    own = tmp_path / "own.jsonl"
+    write_rows(own, [{"question": "Who was Ada?", "kind": "fact"}])
+    found = evaluate.run(project, own, ["SS"])
+    assert found.questions == 1
+    (row,) = rows_of(project, "answers")
+    assert [q["question"] for q in rows_of(project, "questions")] == [
+        *(q["question"] for q in QUESTIONS),
+        "Who was Ada?",
+    ]
+    assert row["question_id"] == rows_of(project, "questions")[-1]["id"]
+    write_rows(own, [{"id": "x", "question": "Who?"}, {"id": "x", "question": "What?"}])
+    with pytest.raises(ConfigError, match="more than one question with the id x"):
+        evaluate.run(project, own)
+
+
+def test_answers_to_reworded_questions_leave_the_file(project):
+    evaluate.run(project, conditions=["SS", "TS"])
+    write_rows(project.folder / "evaluation" / "questions.jsonl", [{**QUESTIONS[0], "question": "Who wrote at all?"}])
+    evaluate.run(project, conditions=["SS"])
+    assert [(row["condition"], row["question"]) for row in rows_of(project, "answers")] == [("SS", "Who wrote at all?")]
+
+
+def test_what_cannot_be_run_is_refused(project):
+    with pytest.raises(ConfigError, match="no condition"):
+        evaluate.run(project, conditions=["C9"])
+    write_rows(project.folder / "evaluation" / "questions.jsonl", [])
+    with pytest.raises(ConfigError, match="no question"):
+        evaluate.run(project)
+
+
+def test_without_an_embedder_the_others_are_answered(project, monkeypatch):
+    monkeypatch.setenv("LOCALGRAPHRAG_EMBEDDER", "not-here")
+    lacking = Project.open(project.folder, engine=project.engine, **workbench.SETTINGS)
+    found = evaluate.run(lacking, conditions=["TS", "SS"])
+    assert found.conditions["TS"].answers == 2
+    assert [lost.condition for lost in found.unanswered] == ["SS", "SS"]
+    assert "not-here" in found.unanswered[0].reason
+
+
+def test_all_steps_leave_their_files_and_cost_nothing_twice(project):
+    evaluate.write_questions(project, "Letters.", Sizes(1, 2, 1))
+    assert len(rows_of(project, "questions")) == len(QUESTIONS) + 2
+    evaluate.run(project, conditions=CONDITIONS)
+    judged = evaluate.judge_answers(project, repeats=2)
+    claimed = evaluate.measure_claims(project)
+    assert judged.judge == project.engine.identity
+    assert judged.verdicts == len(rows_of(project, "verdicts"))
+    assert set(claimed.conditions) == set(CONDITIONS)
+    assert claimed.conditions["TS"].faithfulness == 1.0
+    assert all(row["error"] == "" for row in rows_of(project, "claims"))
+    kept = {name: rows_of(project, name) for name in ("questions", "verdicts", "claims")}
+    project.engine.requests.clear()
+    evaluate.write_questions(project, "Letters.", Sizes(1, 2, 1))
+    evaluate.judge_answers(project, repeats=2)
+    evaluate.measure_claims(project)
+    assert project.engine.requests == []
+    assert {name: rows_of(project, name) for name in kept} == kept
+    with project.store() as store:
+        assert {"questions", "map", "judge", "claims", "support"} <= set(store.spent("query"))
+    assert project.verify() == []
+    assert evaluate.write_report(project).exists()
+
+
+def test_another_judge_is_recorded_and_asked_anew(project):
+    evaluate.run(project, conditions=["TS", "SS"])
+    evaluate.judge_answers(project, repeats=2)
+    other = workbench.ScriptedEngine(reply, "other")
+    found = evaluate.judge_answers(project, repeats=2, engine=other)
+    assert found.judge == "scripted:other"
+    assert {row["judge"] for row in rows_of(project, "verdicts")} == {"scripted:other"}
+    assert other.requests or not any(row["called"] for row in rows_of(project, "verdicts"))
+
+
+def test_what_is_made_of_an_answer_goes_with_its_documents(project, tmp_path):
+    evaluate.run(project, conditions=["TS", "SS"])
+    evaluate.judge_answers(project, repeats=2, metrics=["diversity"])
+    evaluate.measure_claims(project)
+    stages = "SELECT count(*) FROM units WHERE stage IN ('judge', 'claims', 'support')"
+    with project.store() as store:
+        assert store.scalar(stages) > 0
+    for paper in list((tmp_path / "papers").iterdir())[1:]:
+        paper.unlink()
+    project.index(tmp_path / "papers")
+    with project.store() as store:
+        assert store.scalar(stages) == 0
+    with pytest.raises(ConfigError, match="no longer in the index"):
+        evaluate.judge_answers(project)
+
+
+def test_when_every_call_fails_nothing_is_written(project):
+    evaluate.run(project, conditions=["TS", "SS"])
+
+    def never(messages, request):
+        raise ModelError("out of order")
+
+    project.engine.answer = never
+    with pytest.raises(ModelError, match="claims failed"):
+        evaluate.measure_claims(project)
+    assert not (project.folder / "evaluation" / "claims.jsonl").exists()
+
+
+def test_the_commands_print_what_the_steps_return(project, monkeypatch):
+    import localgraphrag.cli_evaluate as commands
+
+    monkeypatch.setattr(commands, "_open", lambda folder, **_: project)
+    folder = str(project.folder)
+    runs = [
+        ["questions", "--demo", "--personas", "1", "--tasks", "1", "--per-task", "2"],
+        ["run", "--conditions", "TS,SS"], ["judge", "--repeats", "2", "--metrics", "diversity,directness"], ["claims"],
+    ]  # fmt: skip
+    for arguments in runs:
+        done = CliRunner().invoke(app, ["evaluate", *arguments, "--project", folder])
+        assert done.exit_code == 0, done.output
+        as_json = CliRunner().invoke(app, ["evaluate", *arguments, "--project", folder, "--json"])
+        assert as_json.exit_code == 0, as_json.output
+        assert json.loads(as_json.stdout[as_json.stdout.index("{") :])
+    with pytest.raises(ConfigError, match="description"):
+        CliRunner().invoke(app, ["evaluate", "questions", "-p", folder], catch_exceptions=False)
+
+
+@pytest.mark.model
+@pytest.mark.skipif(not TINY.exists(), reason=f"there is no {TINY}")
+def test_whatever_the_smallest_model_says_can_be_read(tmp_path):
+    """It understands nothing; the grammar sees to it that every reply is one."""
+    folder = tmp_path / "project"
+    with workbench.open_project(folder) as made:
+        made.index(workbench.write_corpus(tmp_path / "papers", documents=2, sentences=2))
+    answers = {"C0": "Ada wrote to Byron in 1800. [1]", "SS": "Clara wrote of the dam. It broke. [1]"}
+    with made.store() as store:
+        chunk, document = store.rows("SELECT id, document_id FROM chunks ORDER BY id")[0]
+    source = {"chunk_id": chunk, "document_id": document, "start": 0, "end": 5}
+    cited = [{"number": 1, "kind": "chunk", "id": chunk, "title": "t", "records": [], "sources": [source]}]
+    write_rows(folder / "evaluation" / "questions.jsonl", QUESTIONS[:1])
+    write_rows(
+        folder / "evaluation" / "answers.jsonl",
+        [
+            {"question_id": "one", "condition": c, "answer_id": "", "text": text, "citations": cited}
+            for c, text in answers.items()
+        ],
+    )
+    settings = workbench.SETTINGS | {"model": str(TINY), "slots": 2, "threads": 2}
+    with Project.open(folder, embedder=HashEmbedder(), **settings) as real:
+        made_questions, _, _ = steps.write_questions(real, "Letters of two poets.", Sizes(1, 1, 2))
+        assert made_questions.failed == 0
+        assert all(row["question"].endswith(("?", "？", "؟")) for row in made_questions.rows)
+        judged = steps.judge_answers(real, repeats=2, metrics=["diversity"])
+        assert (judged.failed, judged.verdicts) == (0, 2)
+        claimed = steps.measure_claims(real)
+        assert {one.failed for one in claimed.conditions.values()} == {0}

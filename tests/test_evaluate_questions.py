@@ -1,0 +1,170 @@
+"""Questions from a description alone: three steps, bounded lists, duplicates asked for again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from localgraphrag.embed import HashEmbedder
+from localgraphrag.errors import ConfigError, ModelError
+from localgraphrag.evaluate.questions import (
+    QUESTION,
+    RETRY_TEMPERATURE,
+    TRIES,
+    Sizes,
+    make_questions,
+    read_description,
+)
+from localgraphrag.llm.output import check_reply, schema
+from localgraphrag.llm.scripted import ScriptedEngine
+from localgraphrag.llm.units import EngineRunner
+from localgraphrag.prompts import Prompts
+
+GOLDEN = Path(__file__).parent / "golden"
+DESCRIPTION = "Letters of a harbour town, 1931 to 2023."
+SMALL = Sizes(2, 2, 2)
+
+
+def count_of(request) -> tuple[str, int]:
+    ((what, declared),) = json.loads(request.output.schema)["properties"].items()
+    return what, declared["minItems"]
+
+
+class Planner:
+    """Says something new each time, numbered; `repeating`: every question of a first try is the same."""
+
+    def __init__(self, repeating: bool = False) -> None:
+        self.said, self.repeating = 0, repeating
+
+    def __call__(self, messages, request) -> str:
+        what, count = count_of(request)
+        lines = [self.line(what, request) for _ in range(count)]
+        items = [{"who": line, "wants": f"To learn {line}"} for line in lines] if what == "personas" else lines
+        return json.dumps({what: items}, separators=(",", ":"))
+
+    def line(self, what, request) -> str:
+        self.said += 1
+        if what == "questions":
+            stale = self.repeating and not request.temperature
+            return "What has changed in the town?" if stale else f"Why number{self.said} and word{self.said * 7}?"
+        return f"{what}{self.said} unlike{self.said * 3} others{self.said * 5}"
+
+
+def make(answer, sizes=SMALL, **more):
+    engine = ScriptedEngine(answer)
+    made = make_questions(
+        DESCRIPTION, sizes, prompts=Prompts(), runner=EngineRunner(engine), embedder=HashEmbedder(), **more
+    )
+    return made, engine
+
+
+def test_as_many_as_asked_for_each_with_its_persona_and_task():
+    made, engine = make(Planner(), Sizes(2, 3, 2))
+    assert (len(made.rows), made.replaced, made.short, made.failed) == (12, 0, 0, 0)
+    assert len({row["persona"] for row in made.rows}) == 2
+    assert len({(row["persona"], row["task"]) for row in made.rows}) == 6
+    assert len({row["id"] for row in made.rows}) == 12
+    assert len(engine.requests) == 1 + 2 + 6
+    assert all(DESCRIPTION in request.prompt for request in engine.requests)
+    assert len({request.prefix for request in engine.requests}) == 1  # read once
+    asked = [request.prompt for request in engine.requests[3:]]
+    assert all(f"User: {row['persona']}\nTask: {row['task']}" in "\n".join(asked) for row in made.rows)
+
+
+def test_the_same_again_is_the_same():
+    assert make(Planner())[0] == make(Planner())[0]
+
+
+def test_duplicates_are_asked_for_again_and_counted():
+    made, engine = make(Planner(repeating=True))
+    questions = [row["question"] for row in made.rows]
+    assert len(questions) == len(set(questions)) == 8
+    assert made.replaced == 7
+    assert made.short == 0
+    again = [request for request in engine.requests if request.temperature]
+    assert [request.temperature for request in again] == [RETRY_TEMPERATURE] * 4
+    assert all("- What has changed in the town?" in request.prompt for request in again)
+    assert sorted(count_of(request)[1] for request in again) == [1, 2, 2, 2]
+
+
+def test_what_stays_a_duplicate_is_missing_and_the_tries_are_bounded():
+    def always(messages, request):
+        what, count = count_of(request)
+        items = {"who": "A clerk", "wants": "To know"} if what == "personas" else "What has changed in the town?"
+        return json.dumps({what: [items] * count}, separators=(",", ":"))
+
+    made, engine = make(always, Sizes(1, 1, 3))
+    assert [row["question"] for row in made.rows] == ["What has changed in the town?"]
+    assert (made.short, made.replaced) == (2, 2 + TRIES * 2 - 0)
+    assert len(engine.requests) == 2 + 1 + TRIES
+    assert len({request.seed for request in engine.requests[3:]}) == TRIES  # each try is another draw
+
+
+def test_failed_calls_are_counted_and_nothing_at_all_is_an_error():
+    calls = iter(range(100))
+
+    def flaky(messages, request):
+        if next(calls) == 3:
+            raise ModelError("out of order")
+        return planner(messages, request)
+
+    planner = Planner()
+    made, _ = make(flaky)
+    assert made.failed == 1
+    assert len(made.rows) == 8  # it was asked again
+
+    def never(messages, request):
+        raise ModelError("out of order")
+
+    with pytest.raises(ModelError, match="no question"):
+        make(never)
+
+
+def test_what_a_question_may_be():
+    from localgraphrag.evaluate import questions
+
+    output = schema({"one": questions._question()})
+    check_reply(output, '{"one":"Why did the pier close?"}')
+    check_reply(output, '{"one":"为什么码头在一九八八年关闭了？"}')
+    for wrong in ("Why did the pier close", "Why? Because it was old?", "A?", "W" * QUESTION + "?", "See [1] there?"):
+        with pytest.raises(ModelError):
+            check_reply(output, json.dumps({"one": wrong}, separators=(",", ":"), ensure_ascii=False))
+
+
+def test_sizes_and_descriptions_that_cannot_be(tmp_path):
+    with pytest.raises(ConfigError, match="tasks"):
+        Sizes(5, 0, 5)
+    with pytest.raises(ConfigError, match="empty"):
+        make_questions(
+            " \n", SMALL, prompts=Prompts(), runner=EngineRunner(ScriptedEngine(Planner())), embedder=HashEmbedder()
+        )
+    with pytest.raises(ConfigError, match="not both"):
+        read_description("A town.", tmp_path / "town.txt")
+    with pytest.raises(ConfigError, match="give its text"):
+        read_description(None)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_description(None, tmp_path / "town.txt")
+
+
+def test_a_description_comes_from_a_file_or_a_key(tmp_path):
+    from localgraphrag.demo import facts
+
+    (tmp_path / "town.txt").write_text("A town.\n", encoding="utf-8")
+    assert read_description(None, tmp_path / "town.txt").strip() == "A town."
+    key = Path(facts.__code__.co_filename).parent / "facts.toml"
+    assert read_description(None, key) == facts().description
+
+
+def test_what_the_model_is_asked_is_as_written_down():
+    _, engine = make(Planner(repeating=True), Sizes(1, 1, 2))
+    turns = ["\n".join(message.content for message in engine.requests[0].prefix)]
+    turns += [re.sub(r"\n{3,}", "\n\n", request.prompt) for request in engine.requests]
+    text = "\n=====\n".join(turns) + "\n"
+    path = GOLDEN / "evaluate_questions.txt"
+    if os.environ.get("WRITE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
