@@ -80,6 +80,16 @@ def test_where_nothing_is_borne_out_the_points_are_the_answer():
     assert answer.text == f"{LEAKS} [1]\n\n{SINGS} [2]"
 
 
+def test_a_bracket_of_a_document_never_passes_for_a_mark():
+    noted = "The dam in the valley leaks since the flood [7]."
+    reports = {**REPORTS, "c-dam": make_report("c-dam", "The dam", f"- {noted}", "r-ab", chunk_ids=("t0",))}
+    answer = global_search(
+        QUESTION, hierarchy=HIERARCHY, reports=reports, graph=GRAPH, chunks=CHUNKS, settings=SETTINGS, prompts=PROMPTS,
+        runner=EngineRunner(model(("Harvest", "The harvest of barley was plentiful."), points=((noted, 90),))), level=1,
+    )  # fmt: skip
+    assert answer.text == "The dam in the valley leaks since the flood (7). [1]"
+
+
 def test_no_point_is_no_answer():
     answer = ask(model(("Aside", SINGS), points=()))
     assert answer.text.startswith("None of the 2 reports") and answer.citations == ()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from localgraphrag.evaluate.records import Row
+from localgraphrag.evaluate.records import Row, without_marks
 from localgraphrag.sentences import sentences
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ NEAR = 0.6
 THEME_SHARE = 0.5
 """Share of a theme's terms from which one answer counts as showing the theme."""
 
-_MARK = re.compile(r"\s*\[\d+\]")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:([,.' ])\d{3})(?:\1\d{3})*(?!\d)")
 
 
@@ -180,7 +179,7 @@ def _in_a_word(character: str) -> bool:
 
 def fold(text: str) -> str:
     """The text without case, marks of citation, kinds of hyphen and apostrophe, and marks between thousands."""
-    plain = unicodedata.normalize("NFKC", _MARK.sub("", text)).casefold()
+    plain = unicodedata.normalize("NFKC", without_marks(text)).casefold()
     plain = re.sub(r"[‘’ʼ`´]", "'", plain)
     plain = re.sub(r"[-‐‑‒–—]+", " ", plain)
     joined = _THOUSANDS.sub(lambda number: re.sub(r"\D", "", number.group()), plain)
@@ -193,7 +192,7 @@ class _Near:
     def __init__(self, embedder: Embedder | None, answers: Iterable[Row]) -> None:
         self.embedder = embedder
         given = {str(row["text"]) for row in answers if not refused(row)}
-        self.sentences = {text: [s.text for s in sentences(_MARK.sub("", text))] for text in sorted(given)}
+        self.sentences = {text: [s.text for s in sentences(without_marks(text))] for text in sorted(given)}
         self.vectors = self._embedded(t for texts in self.sentences.values() for t in texts)
 
     def __call__(self, row: Row, wanted: str) -> tuple[str, float | None]:

@@ -5,7 +5,6 @@ Exact match and token F1 are SQuAD's (arXiv 1606.05250), by which HotpotQA and M
 
 from __future__ import annotations
 
-import re
 import string
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,13 +13,11 @@ from statistics import fmean
 
 from localgraphrag.evaluate.facts import refused
 from localgraphrag.evaluate.gold import GoldQuestion, GoldSet
-from localgraphrag.evaluate.records import Row
+from localgraphrag.evaluate.records import Row, without_marks
 from localgraphrag.search.answer import Answer
 
 CUTS = (2, 5, 10)
 """The k of recall@k."""
-
-_MARK = re.compile(r"\s*\[\d+\]")
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def normalized(text: str) -> list[str]:
     >>> normalized("The Long Pier, 1931. [2]")
     ['long', 'pier', '1931']
     """
-    plain = "".join(" " if c in "-–—" else c for c in _MARK.sub("", text).casefold())
+    plain = "".join(" " if c in "-–—" else c for c in without_marks(text).casefold())
     words = "".join(c for c in plain if c not in string.punctuation and c not in "’‘“”").split()
     return [word for word in words if word not in ("a", "an", "the")]
 

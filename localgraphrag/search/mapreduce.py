@@ -211,7 +211,9 @@ class MapReduce:
         if written.paragraphs:
             return written
         best = enumerate(points[:MAX_PARAGRAPHS], 1)
-        return replace(written, paragraphs=tuple(Paragraph(point.text, (label,)) for label, point in best))
+        # brackets are kept for marks, and a document may have some
+        said = ((label, point.text.replace("[", "(").replace("]", ")")) for label, point in best)
+        return replace(written, paragraphs=tuple(Paragraph(text, (label,)) for label, text in said))
 
     def _map_prompt(self, question: str, batch: Sequence[Passage]) -> Request:
         prompt = self.prompts.render("map", passages=list(batch), question=question, quoted=self.quoted)
