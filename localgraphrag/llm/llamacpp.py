@@ -20,6 +20,7 @@ from localgraphrag.errors import ContextError, ModelError
 from localgraphrag.llm import closing, output
 from localgraphrag.llm.gguf import GGUFModel, usable_cores
 from localgraphrag.llm.streams import Row, Streams
+from localgraphrag.llm.trace import Choice
 from localgraphrag.llm.types import Completion, Message, Request, Tokenizer, Usage
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,8 @@ class LlamaCppEngine:
     flash : whether to use flash attention; None for what is faster.
     on_heartbeat : called every two seconds while nothing finishes.
 
+    `trace`, None at first, may be set to what shall hear of every token (`llm/trace.py`).
+
     Raises ModelError if llama.cpp cannot make the context (most likely: out of memory).
     """
 
@@ -106,6 +109,7 @@ class LlamaCppEngine:
         self.threads, self.batch = threads or usable_cores(), batch
         self.context_tokens = min(max(cells, longest), model.trained_context)
         self.on_heartbeat = on_heartbeat
+        self.trace: Callable[[Choice], None] | None = None
         self._streams = Streams(
             model,
             slots=slots,
@@ -279,6 +283,8 @@ class LlamaCppEngine:
         if token < 0 or talk.matcher.validate_tokens([token]) != 1:
             talk.illegal += token >= 0
             token = self._sample_masked(talk, logits)
+        if self.trace is not None:
+            self.trace(Choice(talk.request.key, len(talk.tokens) - talk.start, token, logits, _legal(talk, logits)))
         self._take(talk, [token])
         if not talk.finish:
             self._take(talk, list(talk.matcher.compute_ff_tokens()), forced=True)
@@ -286,8 +292,7 @@ class LlamaCppEngine:
             self._guard(talk)
 
     def _sample_masked(self, talk: _Talk, logits: np.ndarray[Any, Any]) -> int:
-        allowed = np.frombuffer(talk.matcher.compute_bitmask(), dtype=np.uint8)
-        legal = np.unpackbits(allowed, bitorder="little")[: len(logits)].astype(bool)
+        legal = _legal(talk, logits)
         if talk.random is None:
             return int(np.where(legal, logits, -np.inf).argmax())
         candidates = np.flatnonzero(legal)
@@ -302,12 +307,19 @@ class LlamaCppEngine:
         if talk.matcher.try_consume_tokens(tokens) != len(tokens):
             reason = talk.matcher.get_error()
             raise ModelError(f"{talk.request.key}: the grammar refused tokens it had allowed: {reason}")
+        if forced:
+            self._tell(talk, len(talk.tokens) - talk.start, tokens)
         ends = self.model.end_tokens
         talk.tokens += [t for t in tokens if t not in ends]
         talk.reply += b"".join(self.model.token_bytes([t for t in tokens if t not in ends]))
         talk.forced += len(tokens) if forced else 0
         if talk.matcher.is_stopped() or tokens[-1] in ends:
             talk.finish = "stop"
+
+    def _tell(self, talk: _Talk, position: int, forced: list[int]) -> None:
+        if self.trace is not None:
+            for at, token in enumerate(forced, position):
+                self.trace(Choice(talk.request.key, at, token))
 
     def _guard(self, talk: _Talk) -> None:
         """End a reply that reaches its cap or goes round in circles."""
@@ -331,6 +343,7 @@ class LlamaCppEngine:
         if found is None:
             raise ModelError(f"{talk.request.key}: the reply cannot be closed under its output type.")
         way, keep = found
+        self._tell(talk, keep, [*way, min(self.model.end_tokens)])
         talk.tokens[talk.start :] = reply[:keep] + way
         talk.reply = b"".join(self.model.token_bytes(talk.tokens[talk.start :]))
         talk.forced += len(way)
@@ -369,6 +382,12 @@ class LlamaCppEngine:
         elif talk.limit > self._streams.cells:
             self._release(talk)
             waiting.appendleft(talk)
+
+
+def _legal(talk: _Talk, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Which tokens the grammar allows next."""
+    allowed = np.frombuffer(talk.matcher.compute_bitmask(), dtype=np.uint8)
+    return np.unpackbits(allowed, bitorder="little")[: len(logits)].astype(bool)
 
 
 class _Beat:
