@@ -11,10 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from localgraphrag.notebook.base import View
+    from localgraphrag.notebook.chunk_view import ChunkView, Span
+    from localgraphrag.notebook.compare_view import CompareView
+    from localgraphrag.notebook.extraction_stepper import ExtractionStepper, ExtractionTrace, trace_extraction
+    from localgraphrag.notebook.graph_view import GraphView
+    from localgraphrag.notebook.map_reduce_view import MapReduceView
+    from localgraphrag.notebook.packing_view import PackingView
+    from localgraphrag.notebook.progress_view import ProgressView
 
-__all__ = ["View"]
+__all__ = [
+    "ChunkView",
+    "CompareView",
+    "ExtractionStepper",
+    "ExtractionTrace",
+    "GraphView",
+    "MapReduceView",
+    "PackingView",
+    "ProgressView",
+    "Span",
+    "View",
+    "trace_extraction",
+]
 
-_HOMES = {"View": "base"}  # imported when first used, so that what needs no widget does without the notebook extra
+_HOMES = {
+    "ChunkView": "chunk_view",
+    "CompareView": "compare_view",
+    "ExtractionStepper": "extraction_stepper",
+    "ExtractionTrace": "extraction_stepper",
+    "GraphView": "graph_view",
+    "MapReduceView": "map_reduce_view",
+    "PackingView": "packing_view",
+    "ProgressView": "progress_view",
+    "Span": "chunk_view",
+    "View": "base",
+    "trace_extraction": "extraction_stepper",
+}  # imported when first used, so that what needs no widget does without the notebook extra
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import anywidget
+import traitlets
 
 _HERE = Path(__file__).parent
 
@@ -56,6 +57,13 @@ def el(tag: str, attributes: dict[str, str] | None = None, *children: Element | 
 def html(element: Element) -> str:
     """The element as HTML."""
     return ElementTree.tostring(element, encoding="unicode", method="html")
+
+
+def within(what: str, value: int, least: int, last: int) -> int:
+    """The value of a trait that counts. Raises TraitError for one that is out of range."""
+    if not least <= value <= last:
+        raise traitlets.TraitError(f"There is no {what} {value}; give one from {least} to {last}.")
+    return value
 
 
 class View(anywidget.AnyWidget):

@@ -70,8 +70,9 @@ function player(model, trait, { last, label, describe, milliseconds = 700 }) {
   const update = () => {
     slider.max = last();
     slider.value = now();
-    back.disabled = now() <= 0;
-    on.disabled = now() >= last();
+    // not `disabled`: that would take the keys away from whoever has just reached an end
+    back.setAttribute("aria-disabled", String(now() <= 0));
+    on.setAttribute("aria-disabled", String(now() >= last()));
     told.textContent = describe(now(), last());
     slider.setAttribute("aria-valuetext", told.textContent);
   };
