@@ -302,13 +302,8 @@ def _into(view: console.ProgressView) -> Callable[[Progress], None]:
     """Progress of the library, drawn: tokens per second and the time that is left."""
 
     def report(progress: Progress) -> None:
-        rate = f"{progress.tokens / progress.seconds:.0f} tokens/s" if progress.tokens and progress.seconds else ""
-        if not rate and progress.detail.endswith(" at once"):  # an engine's sign of life, before anything is finished
-            rate = progress.detail
-        left = f"{console.duration(progress.eta_seconds)} left" if progress.eta_seconds else ""
-        failed = progress.detail if " failed: " in progress.detail else ""
-        rest = ", ".join(part for part in (rate, left, failed) if part)
-        view.update(progress.stage, progress.done, progress.total, rest, finished=progress.detail == "done")
+        finished = progress.detail == "done"
+        view.update(progress.stage, progress.done, progress.total, console.pace(progress), finished=finished)
 
     return report
 
@@ -462,9 +457,10 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
 
 # Commands of their own files, which use the options and helpers above
 
-from localgraphrag import cli_evaluate, cli_measures  # noqa: E402
+from localgraphrag import cli_evaluate, cli_lab, cli_measures  # noqa: E402
 
 evaluate_app = typer.Typer(no_args_is_help=True, help="The paper's evaluation, step by step, each resumable.")
 app.add_typer(evaluate_app, name="evaluate")
 cli_evaluate.register(evaluate_app)
 cli_measures.register(app, evaluate_app)
+cli_lab.register(app)

@@ -8,7 +8,10 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from localgraphrag.pipeline import Progress
 
 _EVERY = 10.0  # seconds between plain lines of one stage, where nobody watches a bar
 _QUIET = 20.0  # seconds after which a line is said even if nothing has been finished since
@@ -160,6 +163,16 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s" if whole < 600 else f"{whole // 60} min"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def pace(progress: Progress) -> str:
+    """How fast a stage is, how long it still takes, and what has failed: the end of a line of progress."""
+    rate = f"{progress.tokens / progress.seconds:.0f} tokens/s" if progress.tokens and progress.seconds else ""
+    if not rate and progress.detail.endswith(" at once"):  # an engine's sign of life, before anything is finished
+        rate = progress.detail
+    left = f"{duration(progress.eta_seconds)} left" if progress.eta_seconds else ""
+    failed = progress.detail if " failed: " in progress.detail else ""
+    return ", ".join(part for part in (rate, left, failed) if part)
 
 
 def _cell(value: Any) -> str:
