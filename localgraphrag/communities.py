@@ -6,6 +6,8 @@ import random
 import re
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -157,6 +159,19 @@ def _divide(labels: Labels, links: Links, max_size: int, seed: int, settled: NDA
 _RANDOM = threading.Lock()  # igraph has one generator for the whole process
 
 
+@contextmanager
+def seeded_igraph(seed: int) -> Iterator[None]:
+    """What igraph draws at random within comes from the seed; other threads wait for their turn."""
+    import igraph
+
+    with _RANDOM:
+        igraph.set_random_number_generator(random.Random(seed))  # noqa: S311
+        try:
+            yield
+        finally:
+            igraph.set_random_number_generator(random)  # as igraph has it by default
+
+
 def _leiden(size: int, links: Links, seed: int) -> Labels:
     """Leiden by modularity, igraph's; labels count from 0. Two iterations, as leidenalg's default."""
     import igraph
@@ -166,12 +181,8 @@ def _leiden(size: int, links: Links, seed: int) -> Labels:
         return np.arange(size)
     ends = np.column_stack((links.sources, links.targets))
     graph, weights = igraph.Graph(size, ends), links.weights.tolist()
-    with _RANDOM:
-        igraph.set_random_number_generator(random.Random(seed))  # noqa: S311
-        try:
-            found = graph.community_leiden("modularity", weights=weights, n_iterations=2)
-        finally:
-            igraph.set_random_number_generator(random)  # as igraph has it by default
+    with seeded_igraph(seed):
+        found = graph.community_leiden("modularity", weights=weights, n_iterations=2)
     labels = np.asarray(found.membership)
     del graph, weights, found  # of a large corpus, a gigabyte
     # Leiden promises connected communities once it has converged; after two iterations this makes sure.

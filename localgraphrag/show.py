@@ -14,6 +14,7 @@ from localgraphrag.errors import NotFoundError
 from localgraphrag.graph import Edge, GraphClaim, Node, normalize_name
 from localgraphrag.llm.types import Usage
 from localgraphrag.pipeline import Failure
+from localgraphrag.search.answer import Citation
 from localgraphrag.store import Store
 from localgraphrag.summaries import Coverage, coverage
 
@@ -123,6 +124,13 @@ def show(store: Store, reference: str) -> Shown:
     """One thing by id, name or path. See `Project.show`."""
     with store.snapshot():
         return _Shower(store).show(reference.strip())
+
+
+def cited(store: Store, citations: Iterable[Citation]) -> tuple[tuple[Passage, ...], ...]:
+    """For each citation the chunks that its sources lie in, most telling first, with the sources marked."""
+    with store.snapshot():
+        shower = _Shower(store)
+        return tuple(shower.cited([citation]) for citation in citations)
 
 
 class _Shower:
@@ -255,15 +263,20 @@ class _Shower:
     def answer(self, id_: str) -> Shown:
         answer = tables.load_answer(self.store, id_)
         links: list[Link] = []
-        spans: dict[str, list[tuple[int, int]]] = {}
         for citation in answer.citations:
             kind = "community" if citation.kind == "report" else "chunk"
             links.append(Link(kind, citation.id, citation.title, f"[{citation.number}]"))
             links += [self._record_link(record) for record in citation.records]
+        facts = {"method": answer.method, "level": answer.level, "record": answer.record}
+        passages = self.cited(answer.citations)
+        return Shown("answer", id_, answer.question, answer.text, facts, tuple(links), passages)
+
+    def cited(self, citations: Iterable[Citation]) -> tuple[Passage, ...]:
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for citation in citations:
             for source in citation.sources:
                 spans.setdefault(source.chunk_id, []).append((source.start, source.end))
-        facts = {"method": answer.method, "level": answer.level, "record": answer.record}
-        return Shown("answer", id_, answer.question, answer.text, facts, tuple(links), self._passages(spans))
+        return self._passages(spans)
 
     def _named(self, nodes: Iterable[Node], chunk_ids: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
         """Where the chunks name the nodes. A mention belongs to one chunk; where two overlap, it is in both."""
