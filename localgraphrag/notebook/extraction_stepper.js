@@ -70,7 +70,7 @@ function render({ model, el: root }) {
   const drawTurn = (number) => {
     const { turns: all } = model.get("data");
     tokens = (all[number]?.steps ?? []).map((step, at) =>
-      el("span", { class: `lgr-token${isForced(step) ? " lgr-forced" : isStruck(step) ? " lgr-struck" : ""}`, onclick: () => put(model, "step", firsts[number] + at) }, step[0] || (at === all[number].steps.length - 1 ? "⏹" : "")),
+      el("span", { class: `lgr-token${isForced(step) ? " lgr-forced" : isStruck(step) ? " lgr-struck" : ""}`, onclick: () => put(model, "step", firsts[number] + at) }, step[0] || (at === all[number].steps.length - 1 ? "■" : "")),
     );
     reply.replaceChildren(...tokens);
     [...turns.children].forEach((button, at) => button.setAttribute("aria-pressed", String(at === number)));

@@ -24,7 +24,7 @@ from localgraphrag.prompts import Prompts
 MOST_ROWS = 40
 """Most steps that the static form tells of a reply."""
 
-END = "⏹"
+END = "■"
 
 _STEPS = {
     "names": "names and their types",
@@ -149,7 +149,8 @@ class ExtractionStepper(View):
         rows = (el("tr", {}, *(el("td", {}, *cell) for cell in _row(at, step))) for at, step in told_steps)
         heads = ("step", "chosen", "tokens allowed", "likeliest before the grammar was asked")
         table = el("table", {}, el("tr", {}, *(el("th", {}, name) for name in heads)), *rows)
-        note = el("summary", {}, f"{sum(step.struck for step in turn.steps)} steps with the likeliest token struck out")
+        struck = sum(step.struck for step in turn.steps)
+        note = el("summary", {}, f"steps with the likeliest token struck out: {struck}")
         more = [el("details", {}, note, table)] if told_steps else []
         return el("div", {"class": "lgr-box"}, el("strong", {}, told), tokens, *more)
 
