@@ -40,7 +40,8 @@ function render({ model, el: root }) {
     ]);
     const none = passages.length ? null : el("p", {}, "The index no longer holds its source.");
     const more = citation.more ? el("div", { class: "lgr-muted" }, `and ${citation.more} chunks more`) : null;
-    return el("div", { class: "lgr-opened", role: "region", tabindex: 0, "aria-label": `source ${citation.number}` }, head, passages.flat(), none, more);
+    const words = el("div", { class: "lgr-opened-words", tabindex: 0 }, passages.flat(), none, more);
+    return el("div", { class: "lgr-opened", role: "region", "aria-label": `source ${citation.number}` }, head, words);
   }
 
   function shut() {
@@ -61,8 +62,9 @@ function render({ model, el: root }) {
       if (!citation) continue;
       const panel = source(citation);
       holders.get(answer.name).append(panel);
-      const first = panel.querySelector("mark");
-      if (first) panel.scrollTop = Math.max(first.offsetTop - panel.offsetTop - 60, 0);
+      const words = panel.lastChild;
+      const first = words.querySelector("mark");
+      if (first) words.scrollTop = Math.max(first.offsetTop - words.offsetTop - 60, 0);
       if (panel.isConnected) panel.scrollIntoView({ block: "nearest", behavior: stillness() ? "auto" : "smooth" });
     }
   }

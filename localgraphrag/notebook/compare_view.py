@@ -114,7 +114,8 @@ class CompareView(View):
 
     def picture(self) -> Element:
         """The table of what each took, the answers, and below each its citations to be opened."""
-        rows = [el("tr", {}, *(el("th", {}, head) for head in HEADS))]
+        heads = (el("th", {"class": "lgr-number"} if head else {}, head) for head in HEADS)
+        rows = [el("tr", {}, *heads)]
         for answer in self.data["answers"]:
             cells = (el("td", {"class": "lgr-number"}, figure) for figure in answer["figures"])
             rows.append(el("tr", {}, el("th", {}, answer["name"]), *cells))

@@ -21,6 +21,7 @@ function render({ model, el: root }) {
 
   const chosen = () => numberOf.get(model.get("selected")) ?? -1;
   const level = () => data.levels[model.get("level")];
+  const facts = (number) => `${data.types[number]}, ${data.degrees[number]} neighbour${data.degrees[number] === 1 ? "" : "s"}`;
   const lookOf = (community) => data.looks[community % data.looks.length];
   const select = (number) => put(model, "selected", number < 0 ? "" : data.ids[number]);
 
@@ -233,7 +234,8 @@ function render({ model, el: root }) {
       const name = data.names[number].length > 40 ? `${data.names[number].slice(0, 38)} …` : data.names[number];
       const wide = pen.measureText(name).width / 2 + 3;
       const middle = clamp(x, wide, Math.max(width - wide, wide));
-      const top = y - radius(number) - 6 < 14 ? y + radius(number) + 14 : y - radius(number) - 6;
+      const off = radius(number) + (number === selected || number === hovered ? 11 : 6); // not into its ring
+      const top = y - off < 14 ? y + off + 8 : y - off;
       const box = [middle - wide, top - 12, middle + wide, top + 4];
       const forced = number === selected || number === hovered;
       if (!forced && taken.some((b) => box[0] < b[2] && b[0] < box[2] && box[1] < b[3] && b[1] < box[3])) continue;
@@ -302,7 +304,7 @@ function render({ model, el: root }) {
     if (number === hovered) return;
     hovered = number;
     canvas.classList.toggle("lgr-near", number >= 0);
-    canvas.title = number < 0 ? "" : `${data.names[number]} (${data.types[number]}, ${data.degrees[number]} neighbours)`;
+    canvas.title = number < 0 ? "" : `${data.names[number]} (${facts(number)})`;
     paintSoon();
   }
 
@@ -315,7 +317,7 @@ function render({ model, el: root }) {
     const community = level() ? level().of[number] : -1;
     detail.append(
       el("h4", {}, data.names[number]),
-      el("div", { class: "lgr-muted" }, `${data.types[number]}, ${data.degrees[number]} neighbours`),
+      el("div", { class: "lgr-muted" }, facts(number)),
     );
     if (community >= 0) detail.append(el("div", {}, markOf(community), ` ${level().communities[community].title}`));
     detail.append(el("p", { class: "lgr-graph-about", dir: "auto" }, data.about[number]));

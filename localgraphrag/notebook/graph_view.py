@@ -139,7 +139,7 @@ class GraphView(View):
             "ids": [node.id for node in nodes],
             "names": [node.name for node in nodes],
             "types": [node.type for node in nodes],
-            "about": [_shortened(node.description) for node in nodes],
+            "about": [_cut(node.description, _ABOUT) for node in nodes],
             "places": [list(at) for at in self.places],
             "degrees": [node.degree for node in nodes],
             "links": [[index[edge.source], index[edge.target], edge.weight] for edge in self.graph.edges],
@@ -192,17 +192,22 @@ class GraphView(View):
         return "M" + "L".join(f"{x + radius * dx:.1f} {y + radius * dy:.1f}" for dx, dy in shape) + "z"
 
     def _names(self) -> Iterator[Element]:
+        """Names of what is selected and then of the best-linked, where there is room for them."""
         degrees = self.data["degrees"]
-        best = sorted(range(len(degrees)), key=lambda i: (-degrees[i], i))[:_LABELS]
         chosen = [i for i, id_ in enumerate(self.data["ids"]) if id_ == self.selected]
-        for number in dict.fromkeys([*chosen, *best]):
-            x, y = self._spots[number]
+        taken: list[tuple[float, float, float]] = []
+        for number in dict.fromkeys([*chosen, *sorted(range(len(degrees)), key=lambda i: (-degrees[i], i))]):
+            (x, y), name = self._spots[number], _cut(self.data["names"][number], 40)
+            half = 3.4 * len(name)
+            if len(taken) == _LABELS or any(abs(x - a) < half + b and abs(y - c) < 13 for a, b, c in taken):
+                continue
+            taken.append((x, half, y))
+            place_ = {"x": str(x), "y": str(y - 9), "text-anchor": "middle", "font-size": "12", "fill": "currentColor"}
             if number in chosen:
                 ring = {"r": "15", "fill": "none", "stroke": "currentColor", "stroke-width": "2.5"}
                 yield el("circle", {"cx": str(x), "cy": str(y), **ring})
-            weight = "bold" if number in chosen else "normal"
-            place_ = {"x": str(x), "y": str(y - 9), "text-anchor": "middle", "font-weight": weight}
-            yield el("text", {**place_, "font-size": "12", "fill": "currentColor"}, self.data["names"][number])
+                place_ |= {"y": str(y - 20), "font-weight": "bold"}
+            yield el("text", place_, name)
 
     def _legend(self) -> Element:
         communities = self._communities()
@@ -221,9 +226,9 @@ class GraphView(View):
     def _chosen(self) -> Iterator[Element]:
         node = self.node
         if node is not None:
-            named = f"{node.type}, {node.degree} neighbours"
+            named = f"{node.type}, {node.degree} neighbour{'' if node.degree == 1 else 's'}"
             near = ", ".join(other.name for other in self.graph.neighbours(node.id))
-            told = (el("strong", {}, node.name), f" {named}. ", _shortened(node.description))
+            told = (el("strong", {}, node.name), f" {named}. ", _cut(node.description, _ABOUT))
             yield el("div", {"class": "lgr-box"}, el("p", {"dir": "auto"}, *told), el("p", {}, f"Beside it: {near}"))
 
 
@@ -236,5 +241,5 @@ def _fitted(places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(round(left + x * scale, 1), round(top + y * scale, 1)) for x, y in places]
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= _ABOUT else f"{text[: _ABOUT - 2]} …"
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 2]} …"

@@ -46,7 +46,7 @@ function render({ model, el: root }) {
       told.textContent = stage.told;
     }
     const last = data.stages[data.stages.length - 1];
-    detail.textContent = now === "running" && last ? last.detail : "";
+    detail.textContent = now === "running" && last && !last.told.includes(last.detail) ? last.detail : "";
     error.hidden = !data.message;
     error.textContent = data.message ? `It ended with an error: ${data.message}` : "";
     const lines = data.failures.map((line) => el("li", {}, line));
