@@ -124,6 +124,39 @@ def test_a_batch_answers_what_one_by_one_answers(engine):
     assert len(same) >= 9  # rows of other requests change the order of float sums; a tie may fall the other way
 
 
+@pytest.mark.parametrize("knows", [True, False])
+def test_guesses_change_the_speed_and_nothing_else(model, monkeypatch, knows):
+    """Guesses that are all right, or all wrong, of replies that are known."""
+    requests, whole = VARIED[:12], []
+
+    def run(guessing):
+        made, steps = make(model), []
+        made._guessing = guessing
+        decode, finish = made._streams.decode, made._finish
+        monkeypatch.setattr(made._streams, "decode", lambda rows: (steps.append(len(rows)), decode(rows)))
+        if not guessing:
+            monkeypatch.setattr(
+                made, "_finish", lambda talk, rest: (whole.append([*talk.tokens]), finish(talk, rest))[1]
+            )
+        found = texts(made.run(requests))
+        free(made)
+        return found, len(steps), made
+
+    def guess(_keys, tokens, most):
+        known = next((w for w in whole if w[: len(tokens)] == tokens), tokens)
+        rest = known[len(tokens) :][:most]
+        return rest if knows else [token + 1 for token in rest]
+
+    plain, steps, _ = run(guessing=False)
+    monkeypatch.setattr("localgraphrag.llm.llamacpp.guess", guess)
+    guessed, fewer, made = run(guessing=True)
+    assert sum(guessed[key] == plain[key] for key in plain) >= 11  # a tie may fall the other way
+    if knows:
+        assert fewer < 0.8 * steps and made.guessed_right > 0.7 * made.guessed
+    else:
+        assert made.guessed_right < 0.1 * made.guessed
+
+
 def test_instructions_are_read_once(engine):
     first, second = (ask(p, prefix=PREFIX, max_tokens=4) for p in ("Where is the inn?", "Where is the barn?"))
     shared = len([t for s in engine.model.chat_segments([*PREFIX, Message("user", "x")])[:-2] for t in s])

@@ -115,6 +115,11 @@ class GGUFModel:
             self.api.llama_model_free(self.handle)
             self.handle = None
 
+    @property
+    def forgets(self) -> bool:
+        """Whether the last tokens can be taken out of the cache: not with recurrent and hybrid models."""
+        return not (self.api.llama_model_is_recurrent(self.handle) or self.api.llama_model_is_hybrid(self.handle))
+
     # -- figures ---------------------------------------------------------------------------------------------
 
     @property

@@ -1,8 +1,9 @@
 """The engine: llama.cpp in this process, many conversations in one batch, grammars on every reply.
 
-Every conversation that is being written gets one row of each step, for a sampled token or for one that its grammar
-forces; prompts are read in steps of their own, many rows at a time. Instructions shared by requests are read once. A
-conversation that ends makes room for the next request at once; one that goes on keeps what has been read.
+Every conversation that is being written gets some rows of each step: its last token, those that its grammar forces, and
+guesses of what comes next (`drafts.py`), of which those stay that the model would have written. Prompts are read in
+steps of their own, many rows at a time. Instructions shared by requests are read once. A conversation that ends makes
+room for the next request at once; one that goes on keeps what has been read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from localgraphrag.errors import ContextError, ModelError
 from localgraphrag.llm import closing, output
+from localgraphrag.llm.drafts import guess, rows_each
 from localgraphrag.llm.gguf import GGUFModel, usable_cores
 from localgraphrag.llm.streams import Row, Streams
 from localgraphrag.llm.trace import Choice
@@ -122,6 +124,10 @@ class LlamaCppEngine:
         self._active: list[_Talk] = []  # the talk at i is in stream i: steps want neighbours
         self._grammars: dict[int, tuple[Any, str]] = {}
         self._running = False
+        self._guessing = model.forgets
+        self.guessed, self.guessed_right = 0, 0
+        self._keys: dict[int, int] = {}  # of a token, the first token with the same text
+        self._texts: dict[bytes, int] = {}
 
     # -- the seam --------------------------------------------------------------------------------------------
 
@@ -168,7 +174,8 @@ class LlamaCppEngine:
     def _admit(self, source: Iterator[Request], waiting: deque[_Talk]) -> Iterator[Completion]:
         """Fill free streams, first with conversations that had to wait, then with new requests.
 
-        One that needs longer or shorter streams than there are waits until those in work have come to their end.
+        One that needs longer streams than there are waits until those in work have come to their end. Shorter ones join
+        those that need the streams as long as they are, rather than wait for more and shorter ones.
         """
         while len(self._active) < self._streams.slots:
             if not waiting:
@@ -179,7 +186,9 @@ class LlamaCppEngine:
                 if not (yield from self._turn(talk, request)):
                     continue
                 waiting.append(talk)
-            if self._streams.size_for(waiting[0].limit) != self._streams.cells:
+            longest = max((self._streams.size_for(talk.limit) for talk in self._active), default=0)
+            needed = max(self._streams.size_for(waiting[0].limit), longest)
+            if needed != self._streams.cells:
                 if self._active:
                     return
                 self._streams.divide(waiting[0].limit)
@@ -253,29 +262,65 @@ class LlamaCppEngine:
     # -- one step ------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        """Read a part of one prompt, or take every conversation a token further.
+        """Read a part of one prompt, or take every conversation further.
 
         A prompt is read apart, since rows of one stream beyond those of its neighbours are decoded apart anyway. A
-        few forced tokens go in one by one with the others' steps: that costs less than a pass of their own.
+        few forced tokens go in with the others' steps: that costs less than a pass of their own.
         """
-        few = max(len(self._active) // 2, 1)
+        each = rows_each(len(self._active)) if self._guessing else 1
+        few = max(len(self._active) // 2, each)
         reading = next((t for t in self._active if t.pending > few), None)
-        steps = [(reading, min(reading.pending, self.batch))] if reading else [(t, 1) for t in self._active]
+        if reading:
+            steps = [(reading, reading.tokens[reading.cached :][: self.batch])]
+        else:
+            steps = [(talk, self._with_guesses(talk, each)) for talk in self._active]
         rows: list[Row] = []
-        ready: list[tuple[_Talk, int]] = []
-        for talk, take in steps:
-            end = talk.cached + take
-            rows += [(talk.tokens[at], at, talk.stream, at + 1 == len(talk.tokens)) for at in range(talk.cached, end)]
-            talk.read += max(min(talk.start, end) - talk.cached, 0)
-            talk.cached = end
+        ready: list[tuple[_Talk, list[int], int]] = []
+        for talk, taken in steps:
+            known = len(talk.tokens) - talk.cached  # rows beyond are guesses
+            first = len(rows) + known - 1
+            rows += [(token, talk.cached + i, talk.stream, i + 1 >= known) for i, token in enumerate(taken)]
+            talk.read += max(min(talk.start, talk.cached + len(taken)) - talk.cached, 0)
+            talk.cached += min(len(taken), known)
             if not talk.pending:
-                ready.append((talk, len(rows) - 1))
+                ready.append((talk, taken[known:], first))
         self._streams.decode(rows)
-        for talk, row in ready:
+        for talk, guesses, row in ready:
             try:
                 self._sample(talk, row)
+                self._keep_right(talk, guesses, row)
             except ModelError as error:  # this reply's misfortune; the others go on
                 talk.finish, talk.error = "error", str(error)
+
+    def _with_guesses(self, talk: _Talk, each: int) -> list[int]:
+        """The next `each` tokens to decode: those known, then guesses. All conversations need the same number."""
+        known = talk.tokens[talk.cached :][:each]
+        lacking = each - len(known)
+        if not lacking:
+            return known
+        guesses = guess([self._key(token) for token in talk.tokens], talk.tokens, lacking)
+        return known + guesses + known[-1:] * (lacking - len(guesses))
+
+    def _key(self, token: int) -> int:
+        """The same number for tokens that differ in white space at their ends."""
+        key = self._keys.get(token)
+        if key is None:
+            text = self.model.token_bytes([token])[0].strip()
+            key = self._keys[token] = self._texts.setdefault(text, token)
+        return key
+
+    def _keep_right(self, talk: _Talk, guesses: list[int], row: int) -> None:
+        """Go through the guesses behind the token read in `row`: each that the reply came to as well takes it on."""
+        self.guessed += len(guesses)
+        for right, token in enumerate(guesses, 1):
+            if talk.finish or talk.tokens[talk.cached] != token:
+                break
+            talk.cached += 1
+            self.guessed_right += 1
+            if not talk.pending:
+                self._sample(talk, row + right)
+        if guesses:
+            self._streams.cut(talk.stream, talk.cached)
 
     def _sample(self, talk: _Talk, row: int) -> None:
         logits = self._streams.logits(row)

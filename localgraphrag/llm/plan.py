@@ -18,6 +18,7 @@ import platformdirs
 
 from localgraphrag.errors import ModelError
 from localgraphrag.llm.catalog import write_json
+from localgraphrag.llm.drafts import most_rows
 from localgraphrag.llm.gguf import GGUFModel, offloading, system_info, usable_cores
 from localgraphrag.llm.streams import PREFIXES, Streams, padded
 from localgraphrag.llm.units import content_hash
@@ -35,7 +36,7 @@ MARGIN = 512
 """Tokens of a conversation beyond `context_window`: chat format, closing a reply."""
 
 CANDIDATES = (4, 8, 16, 32)
-_EARNS = 0.9  # more slots cost memory: they must take a tenth less time a row
+_EARNS, _EARNS_MUCH = 0.9, 0.75  # of the time a row: what more slots may take, up to the default and above it
 _PROBE_SECONDS = 4.0  # no step begins later; the longest takes about one
 
 _REPACKED = 1.2  # weights as the processor wants them, and an output matrix that is the input's held twice
@@ -70,11 +71,11 @@ def memory_needed(model: GGUFModel, slots: int, longest: int) -> Memory:
 
     The cache is the larger of two divisions: `slots` streams of `TOKENS_PER_SLOT`, or one of `longest`, each with those
     of the shared prefixes. The buffers hold attention scores of a batch (f32) over the longest conversation, and logits
-    of a row per slot.
+    of the rows that are written.
     """
     cells = max((slots + PREFIXES) * padded(TOKENS_PER_SLOT), (1 + PREFIXES) * padded(longest))
     scores = BATCH * padded(longest) * (model.number("attention.head_count") or 1) * 4
-    logits = 2 * (slots + PREFIXES) * model.vocab_size * 4
+    logits = most_rows(slots + PREFIXES) * model.vocab_size * 4
     weights = int(model.path.stat().st_size * _REPACKED)
     return Memory(weights, cells * model.kv_bytes_per_token, scores + logits)
 
@@ -160,6 +161,8 @@ def probe(model: GGUFModel, threads: int = 0) -> Measured:
 def best_slots(milliseconds: Mapping[int, float]) -> int:
     """The number of slots to take, given milliseconds per row of each: more only if they take a tenth less time.
 
+    Above the default a quarter less, since memory for twice as many costs a gigabyte with a model of 1.5B.
+
     >>> best_slots({4: 46, 8: 47, 16: 29, 32: 28})
     16
     >>> best_slots({4: 30, 8: 16, 16: 9, 32: 5})
@@ -167,7 +170,7 @@ def best_slots(milliseconds: Mapping[int, float]) -> int:
     """
     chosen, *larger = sorted(milliseconds)
     for rows in larger:
-        if milliseconds[rows] <= _EARNS * milliseconds[chosen]:
+        if milliseconds[rows] <= (_EARNS if rows <= DEFAULT_SLOTS else _EARNS_MUCH) * milliseconds[chosen]:
             chosen = rows
     return chosen
 
@@ -210,12 +213,13 @@ class _Stopwatch:
 
 
 def machine_key(identity: str, threads: int, gpu_layers: int) -> str:
-    """Names machine, build and model: another processor, llama.cpp or model file is measured anew."""
+    """Names machine, build, model and rule: another processor, llama.cpp or model file is measured anew."""
     import llama_cpp
 
     layers = gpu_layers if offloading(gpu_layers) else 0
     build = f"{llama_cpp.__version__} {system_info()}"
-    return content_hash(processor(), str(usable_cores()), build, identity, str(threads), str(layers))[:16]
+    rule = f"{CANDIDATES} {_EARNS} {_EARNS_MUCH}"  # what was chosen by another is measured anew
+    return content_hash(processor(), str(usable_cores()), build, identity, str(threads), str(layers), rule)[:16]
 
 
 def processor() -> str:

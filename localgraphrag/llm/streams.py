@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from localgraphrag.errors import ModelError
+from localgraphrag.llm.drafts import most_rows
 from localgraphrag.llm.gguf import GGUFModel
 
 PREFIXES = 2  # shared instructions kept at once: those of map and of reduce, say
@@ -108,7 +109,8 @@ class Streams:
         params = self._api.llama_context_default_params()
         params.n_ctx, params.n_seq_max = self.cells * streams, streams
         params.n_batch = params.n_ubatch = self._batch_size
-        params.n_outputs_max = streams  # else room for the logits of a whole batch is kept: 150 MB with 150,000 tokens
+        # else room for the logits of a whole batch is kept: 150 MB with 150,000 tokens
+        params.n_outputs_max = most_rows(streams)
         params.kv_unified = False
         params.flash_attn_type = self._flash
         params.swa_full = True  # sliding-window models would lose the shared prefix otherwise
