@@ -21,8 +21,8 @@ LEAST_GAIN = 0.15
 """Of a text's content that a further passage must add."""
 
 
-def supports(text: str, passages: Sequence[str]) -> tuple[int, ...]:
-    """Labels, from 1, of the passages that together hold what a text says, the most telling first; () if none do.
+def supports(text: str, passages: Sequence[str], *, most: int = MOST) -> tuple[int, ...]:
+    """Labels, from 1, of at most `most` passages that together hold what a text says, the most telling first; or ().
 
     Content is words of four letters and more by their stems, figures, and pairs of characters in scripts without
     spaces; what few passages have counts more than what all have. A figure that no passage named has refutes the text.
@@ -40,7 +40,7 @@ def supports(text: str, passages: Sequence[str]) -> tuple[int, ...]:
     total = sum(weight.values())
     left = set(said)
     chosen: list[int] = []
-    while total and len(chosen) < MOST:
+    while total and len(chosen) < most:
         gains = [sum(weight[piece] for piece in sorted(found & left)) for found in held]
         best = max(range(len(gains)), key=gains.__getitem__, default=0)
         if not gains or gains[best] < LEAST_GAIN * total:
@@ -60,3 +60,14 @@ def borne_out(heading: str, text: str) -> bool:
     """
     said = pieces(heading)
     return bool(said) and len(said & pieces(text)) > len(said) / 2
+
+
+def entirely(text: str, passages: Sequence[str]) -> bool:
+    """Whether all words of a short text, as a title, are in the passages. One without a checkable word is not.
+
+    >>> said = ["The mill closed.", "The dam held."]
+    >>> entirely("The mill and its dam", said), entirely("The mill: a failure", said)
+    (True, False)
+    """
+    said = pieces(text)
+    return bool(said) and said <= {piece for passage in passages for piece in pieces(passage)}

@@ -56,15 +56,29 @@ def names(text: str | None, types: Sequence[str], most: int) -> Any:
     return _cfg(lines)
 
 
+# words that stand between things and do not name any; a common noun ends in none of them
+_DETERMINERS = frozenset(re.findall(r"\w+", "the a an this that these those my your his her its our their"))
+_FUNCTION_WORDS = _DETERMINERS | set(
+    re.findall(
+        r"\w+",
+        """i you he she it we they me him them us myself itself themselves who whom whose which what when where why how
+        and or but nor so yet if than as because while of in on at by to from with without for into onto over under
+        up down out off about above across after against along among around before behind below beside between beyond
+        during near since through until upon am is are was were be been being has have had do does did will would
+        shall should can could may might must not no very too also only then there here""",
+    )
+)
+
+
 def is_name(name: str) -> bool:
-    """Whether a name has a word that names anything.
+    """Whether a name names anything, and is no torn-off piece of a sentence. Proper names always do.
 
-    >>> is_name("them"), is_name("in at"), is_name("The Who"), is_name("mill of the town")
-    (False, False, True, True)
+    >>> is_name("them"), is_name("trench at the"), is_name("in May"), is_name("The Who"), is_name("the mill of Ostrey")
+    (False, False, False, True, True)
     """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    return not name[:1].islower() or not all(word in ENGLISH_STOP_WORDS for word in name.split())
+    words = name.split()
+    begins, ends = words[0] not in _FUNCTION_WORDS - _DETERMINERS, words[-1] not in _FUNCTION_WORDS
+    return not name[:1].islower() or (begins and ends)
 
 
 def pairs_near(text: str, known: Sequence[str], new: Sequence[str]) -> list[tuple[str, str]]:

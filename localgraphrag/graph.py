@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from localgraphrag.errors import NotFoundError
 from localgraphrag.llm.output import schema
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from localgraphrag.extract import Entity, Extraction
     from localgraphrag.llm.types import Tokenizer
     from localgraphrag.prompts import Prompts
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +347,15 @@ class MergedDescription:
 def description_units(
     graph: Graph, settings: Settings, prompts: Prompts, tokenizer: Tokenizer
 ) -> Iterator[Unit[MergedDescription]]:
-    """One unit for each node and edge whose descriptions together exceed `description_budget` tokens.
+    """One unit for each node and edge whose written descriptions together exceed `description_budget` tokens.
+
+    None where descriptions are quoted: a merged one would be in the model's words (docs/log.md has what came).
 
     The unit's name is the node's or edge's id. A call shows at most what the context window holds: of more
     descriptions, evenly spaced ones.
     """
+    if settings.descriptions == "quoted":
+        return
     names = {node.id: node.name for node in graph.nodes}
     for node in graph.nodes:
         if _is_long(node, settings.description_budget, tokenizer):
@@ -383,7 +389,7 @@ def _description_unit(
     rules = prompts.render("describe", subject="", descriptions=[])
     fixed = tokenizer.count(rules) + tokenizer.count(name) + budget + 200  # 200: chat format and labels
     room = settings.context_window - fixed
-    shown = _spaced([(d, tokenizer.count(d.text) + 4) for d in item.descriptions], room)
+    shown = spaced([(d, tokenizer.count(d.text) + 4) for d in item.descriptions], room)
     request = Request(
         prompt=prompts.render("describe", subject=name, descriptions=[d.text for d in shown]),
         output=schema({"description": {"type": "string", "minLength": 1, "maxLength": 4 * budget}}),
@@ -401,12 +407,16 @@ def _description_unit(
     return Unit("describe", 1, item.id, inputs, MergedDescription, ask, chunk_ids)
 
 
-def _spaced(costed: Sequence[tuple[Sourced, int]], room: int) -> list[Sourced]:
-    """As many descriptions as fit, evenly spaced over all of them, in order; always at least one."""
+def spaced(costed: Sequence[tuple[T, int]], room: int) -> list[T]:
+    """As many things as their costs allow, evenly spaced over all of them, in order; always at least one.
+
+    >>> spaced([("a", 2), ("b", 2), ("c", 2), ("d", 2)], 5)
+    ['a', 'c']
+    """
     for count in range(len(costed), 1, -1):
         chosen = [costed[i * len(costed) // count] for i in range(count)]
         if sum(cost for _, cost in chosen) <= room:
-            return [description for description, _ in chosen]
+            return [thing for thing, _ in chosen]
     return [costed[0][0]]
 
 

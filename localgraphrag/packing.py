@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from localgraphrag.communities import Community, Hierarchy
-from localgraphrag.graph import Edge, Graph, GraphClaim, Node
+from localgraphrag.graph import Edge, Graph, GraphClaim, Node, spaced
 from localgraphrag.sentences import fold
 
 if TYPE_CHECKING:
@@ -125,13 +125,20 @@ class Packer:
     ----------
     quoted : the descriptions are sentences of the documents, which say themselves what they are about: each is a
         record of its own, shown as it stands. Else a record is all the descriptions of an element behind its name.
+    most_quoted : tokens of the sentences of one element; of more, evenly spaced ones are shown.
     """
 
     def __init__(
-        self, graph: Graph, hierarchy: Hierarchy, count_tokens: Callable[[str], int], *, quoted: bool = False
+        self,
+        graph: Graph,
+        hierarchy: Hierarchy,
+        count_tokens: Callable[[str], int],
+        *,
+        quoted: bool = False,
+        most_quoted: int = 300,
     ) -> None:
         self.count_tokens = count_tokens
-        self.quoted = quoted
+        self.quoted, self.most_quoted = quoted, most_quoted
         self.communities = {c.id: c for level in hierarchy.levels for c in level}
         # A community carried down undivided stands on several levels under one id, and is its own only child there.
         self.parts = {
@@ -270,8 +277,11 @@ class Packer:
     def _elements_of(self, item: Node | Edge | GraphClaim) -> tuple[Element, ...]:
         if item.id not in self._elements:
             whole = self._described(item)
-            apart = [whole._replace(head="", texts=(text,)) for text in whole.texts] if self.quoted else []
-            self._elements[item.id] = tuple(map(self._made, apart or [whole]))
+            if self.quoted and whole.texts:
+                apart = [self._made(whole._replace(head="", texts=(text,))) for text in whole.texts]
+                self._elements[item.id] = tuple(spaced([(part, part.tokens) for part in apart], self.most_quoted))
+            else:
+                self._elements[item.id] = (self._made(whole),)
         return self._elements[item.id]
 
     def _described(self, item: Node | Edge | GraphClaim) -> Element:

@@ -6,12 +6,13 @@ What the model reads is packed by `localgraphrag.packing`; here it is asked, and
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from localgraphrag import quoted_reports
-from localgraphrag.attribution import supports
+from localgraphrag.attribution import entirely, supports
 from localgraphrag.chunks import Chunk
 from localgraphrag.communities import Community, Hierarchy
 from localgraphrag.errors import ContextError, NotFoundError
@@ -179,7 +180,7 @@ def write_reports(
         For a level that the hierarchy does not have.
     """
     budget = context_budget(settings, prompts, runner.engine)
-    packer = Packer(graph, hierarchy, runner.engine.tokenizer.count, quoted=settings.descriptions == "quoted")
+    packer = _packer(graph, hierarchy, settings, runner.engine)
     reports: dict[str, Report] = {}
     failed: set[str] = set()
 
@@ -211,6 +212,11 @@ def write_reports(
     return {c.id: reports[c.id] for level in hierarchy.levels for c in level if c.id in reports}
 
 
+def _packer(graph: Graph, hierarchy: Hierarchy, settings: Settings, engine: Engine) -> Packer:
+    quoted, most = settings.descriptions == "quoted", settings.description_budget
+    return Packer(graph, hierarchy, engine.tokenizer.count, quoted=quoted, most_quoted=most)
+
+
 def plan_reports(
     graph: Graph,
     hierarchy: Hierarchy,
@@ -226,7 +232,7 @@ def plan_reports(
     it replaces if that is less. Raises as `write_reports` does.
     """
     budget = context_budget(settings, prompts, engine)
-    packer = Packer(graph, hierarchy, engine.tokenizer.count, quoted=settings.descriptions == "quoted")
+    packer = _packer(graph, hierarchy, settings, engine)
 
     def expected(part: str) -> int | None:
         if part in reports or _is_own(packer, part, settings):
@@ -420,11 +426,14 @@ def record_ids(record: Record) -> tuple[str, ...]:
 def _quoted_report(community_id: str, packed: PackedContext, reply: dict[str, Any]) -> Report:
     """As later prompts show it, it is its title and its quotations: nothing that a model put in its own words.
 
-    Of the summary those sentences stay that the records bear out.
+    Of the summary those sentences stay that the records bear out; a title with words that they have not gives way to
+    the names most often spoken of.
     """
-    title = whole(reply["title"], quoted_reports.TITLE_CHARACTERS) or ", ".join(packed.records[0].names)
+    title = whole(reply["title"], quoted_reports.TITLE_CHARACTERS)
+    if not entirely(title, packed.told):
+        title = _names_as_title(packed, reply["findings"].values())
     summary = whole(reply["summary"], quoted_reports.SUMMARY_CHARACTERS)
-    borne_out = [s.text for s in sentences(summary) if supports(s.text, packed.told)]
+    borne_out = [s.text for s in sentences(summary) if supports(s.text, packed.told, most=2)]
     return Report(
         community_id=community_id,
         title=title,
@@ -438,6 +447,13 @@ def _quoted_report(community_id: str, packed: PackedContext, reply: dict[str, An
         text="\n".join([title, *(f"- {quote}" for quote in reply["findings"])]),
         chunk_ids=(),
     )
+
+
+def _names_as_title(packed: PackedContext, labels: Iterable[int]) -> str:
+    """The names that the findings' records speak of most, proper names first."""
+    names = Counter(name for label in labels for name in packed.records[label - 1].names)
+    often = [name for name, _ in names.most_common()] or list(packed.records[0].names)
+    return ", ".join(sorted(often, key=lambda name: name[:1].islower())[:3])
 
 
 def _sentence(summary: str, explanation: str) -> str:

@@ -429,6 +429,9 @@ def test_networkx_view():
 # Merging descriptions
 
 
+WRITTEN = Settings(descriptions="written")
+
+
 def many_descriptions(count, words=30):
     parts = []
     for i in range(count):
@@ -441,14 +444,14 @@ def many_descriptions(count, words=30):
 def test_only_what_exceeds_the_budget_is_merged_and_keeps_its_sources():
     graph = many_descriptions(12)
     engine = ScriptedEngine(lambda messages, request: '{"description":"Ada, in one sentence."}')
-    units = list(description_units(graph, Settings(), Prompts(), engine.tokenizer))
+    units = list(description_units(graph, WRITTEN, Prompts(), engine.tokenizer))
     ada = graph.nodes_by_key["ada"]
     assert [u.name for u in units] == [ada.id] and units[0].chunks == ada.chunk_ids
     merged = with_descriptions(graph, EngineRunner(engine).run(units))
     assert merged.node(ada.id).description == merged.node(ada.id).summary == "Ada, in one sentence."
     assert merged.node(ada.id).descriptions == ada.descriptions
     assert merged.nodes_by_key["bob"] == graph.nodes_by_key["bob"] and merged.edges == graph.edges
-    assert not list(description_units(many_descriptions(3), Settings(), Prompts(), engine.tokenizer))
+    assert not list(description_units(many_descriptions(3), WRITTEN, Prompts(), engine.tokenizer))
 
 
 def test_edges_are_merged_too_and_failures_change_nothing():
@@ -458,7 +461,7 @@ def test_edges_are_merged_too_and_failures_change_nothing():
     ]
     graph = graph_of(*parts)
     engine = ScriptedEngine(lambda messages, request: "not JSON")
-    outcomes = list(EngineRunner(engine).run(description_units(graph, Settings(), Prompts(), engine.tokenizer)))
+    outcomes = list(EngineRunner(engine).run(description_units(graph, WRITTEN, Prompts(), engine.tokenizer)))
     assert [o.unit.name for o in outcomes] == [graph.edges[0].id] and not outcomes[0].ok
     assert with_descriptions(graph, outcomes) == graph
     names = " - ".join(graph.node(end).name for end in (graph.edges[0].source, graph.edges[0].target))
@@ -468,7 +471,7 @@ def test_edges_are_merged_too_and_failures_change_nothing():
 def test_more_descriptions_than_the_context_holds_are_spaced_evenly():
     graph = many_descriptions(400)
     engine = ScriptedEngine(lambda messages, request: '{"description":"x"}', context_tokens=2000)
-    config = Settings(context_window=2000)
+    config = Settings(descriptions="written", context_window=2000)
     (outcome,) = EngineRunner(engine).run(description_units(graph, config, Prompts(), engine.tokenizer))
     assert outcome.ok
     shown = [int(line.split()[2]) for line in engine.requests[0].prompt.splitlines() if line.startswith("- Fact")]
@@ -478,10 +481,15 @@ def test_more_descriptions_than_the_context_holds_are_spaced_evenly():
 
 def test_what_the_model_is_shown():
     graph = many_descriptions(3, words=2)
-    config = Settings(description_budget=50)
+    config = Settings(descriptions="written", description_budget=50)
     tokenizer = WordTokenizer()
     tokenizer.count = lambda text: len(text)  # so that little is much
     (unit,) = description_units(graph, config, Prompts(), tokenizer)
     request = next(unit.ask())
     shown = "\n\n".join(f"[{m.role}]\n{m.content}" for m in (*request.prefix, Message("user", request.prompt)))
     assert shown + "\n" == (GOLDEN / "describe.txt").read_text(encoding="utf-8")
+
+
+def test_quoted_descriptions_are_not_put_into_the_model_s_words():
+    graph = many_descriptions(400)
+    assert list(description_units(graph, Settings(), Prompts(), WordTokenizer())) == []

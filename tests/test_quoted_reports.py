@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from test_summaries import make_graph
@@ -11,7 +12,7 @@ from localgraphrag import quoted_reports
 from localgraphrag.communities import Community, Hierarchy
 from localgraphrag.config import Settings
 from localgraphrag.errors import ContextError
-from localgraphrag.graph import GraphClaim
+from localgraphrag.graph import GraphClaim, Sourced
 from localgraphrag.llm.output import check_reply, schema
 from localgraphrag.llm.scripted import ScriptedEngine, WordTokenizer
 from localgraphrag.llm.units import EngineRunner
@@ -43,7 +44,7 @@ def packed(graph, budget=999):
     return Packer(graph, HIERARCHY, count, quoted=True).pack("all", {}, budget)
 
 
-def written(graph, *replies, settings=SETTINGS):
+def written(graph, *replies, settings=SETTINGS, title="The mill"):
     """The report on all, and the prompts asked; `replies`: findings of the first turns."""
     asked, left = [], list(replies)
 
@@ -51,7 +52,7 @@ def written(graph, *replies, settings=SETTINGS):
         asked.append(request)
         if '"findings"' in request.output.schema:
             return json.dumps({"findings": left.pop(0)}, separators=(",", ":"))
-        about = {"title": "The mill", "rating_reason": "Bob", "rating": 3, "summary": f"{SOLD} Ada flew to the moon."}
+        about = {"title": title, "rating_reason": "Bob", "rating": 3, "summary": f"{SOLD} Ada flew to the moon."}
         return json.dumps(about, separators=(",", ":"))
 
     runner = EngineRunner(ScriptedEngine(answer))
@@ -78,6 +79,17 @@ def test_the_size_of_a_community_is_what_is_shown_of_it(graph):
     assert packed(graph).whole >= packed(graph).tokens
 
 
+def test_of_many_sentences_about_one_thing_evenly_spaced_ones_are_shown():
+    many = [f"Ada met number {i} at the mill." for i in range(40)]
+    graph = make_graph({"a": ("person", MET)}, {})
+    ada = replace(graph.nodes[0], descriptions=tuple(Sourced(text, f"chunk-{i}") for i, text in enumerate(many)))
+    only = Hierarchy(((Community("all", 0, "", (), ("a",)),),))
+    packer = Packer(replace(graph, nodes=(ada,)), only, count, quoted=True, most_quoted=50)
+    shown = [line.partition(". ")[2] for line in packer.pack("all", {}, 999).text.splitlines()]
+    assert shown == [text for text in many if text in shown]
+    assert 3 <= len(shown) <= 8 and shown[0] == many[0] and many.index(shown[-1]) > 25
+
+
 def test_an_own_report_tells_each_sentence_once(graph):
     text = own_report("all", graph, Packer(graph, HIERARCHY, count, quoted=True)).text
     assert text.count(MET) == text.count(SOLD) == 1
@@ -88,6 +100,12 @@ def test_what_cannot_be_quoted_is_left_out_where_there_is_better(graph):
     letters = make_graph({"a": ("person", "Dear Ada,")}, {})
     alone = Packer(letters, Hierarchy(((Community("all", 0, "", (), ("a",)),),)), count, quoted=True)
     assert list(quoted_reports.quotable(alone.pack("all", {}, 99))) == ["Dear Ada,"]
+
+
+def test_a_title_with_words_that_nobody_said_gives_way_to_the_names(graph):
+    assert written(graph, [SOLD, MET], title="Ada sold the mill")[0].title == "Ada sold the mill"
+    report, _ = written(graph, [SOLD, MET], title="The mill: a failed project")
+    assert report.title == "A, B, D" and report.text.startswith("A, B, D\n")
 
 
 def test_findings_are_sentences_with_all_that_rests_on_them(graph):
