@@ -85,6 +85,10 @@ class Settings(BaseSettings):
     reduce_budget: int = Field(3000, ge=200, description="Tokens of points that the reduce call reads.")
     answer_tokens: int = Field(600, ge=50, description="Cap on the tokens of an answer.")
 
+    vector_budget: int = Field(
+        2000, ge=200, description="Tokens of chunks that vector search reads; the paper fills the context window."
+    )
+
     seed: int = Field(0, ge=0, description="Seed of everything random: Leiden, the shuffle, sampling.")
     slots: int = Field(0, ge=0, description="Requests the model works on at once; 0 measures this machine and chooses.")
     threads: int = Field(0, ge=0, description="Processor threads; 0 uses all usable cores.")

@@ -6,7 +6,7 @@ import json
 import textwrap
 import threading
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -216,26 +216,29 @@ class Project:
         """
         if method not in ("global", "ts", "ss"):
             raise ConfigError(f"There is no method '{method}'. Methods: global, ts, ss.")
-        with self.asking(embedding=method == "ss", progress=progress) as asking:
+        with self.asking(embedding=True if method == "ss" else None, progress=progress) as asking:
             return asking.answer(question, method, level, self.settings.seed if seed is None else seed)
 
     @contextmanager
     def asking(
-        self, *, engine: Engine | None = None, embedding: bool = False, progress: OnProgress | None = None
+        self, *, engine: Engine | None = None, embedding: bool | None = False, progress: OnProgress | None = None
     ) -> Iterator[Asking]:
         """The index and the model, held for many questions or for other work on what is stored.
 
         Parameters
         ----------
         engine : in place of the project's own.
-        embedding : whether the embedder is needed.
+        embedding : whether the embedder is needed; None: it is used if it can be loaded.
 
         Raises NotIndexedError or ModelError.
         """
         from localgraphrag.questions import Asking
 
         with self.store() as store, self._model_at_work:
-            embedder = self.embedder if embedding else None
+            embedder = None
+            if embedding is not False:
+                with suppress(*(() if embedding else (ModelError,))):
+                    embedder = self.embedder
             yield Asking(store, self.settings, engine or self.engine, self.prompts, embedder, progress)
 
     def compare(

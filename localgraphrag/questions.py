@@ -30,7 +30,7 @@ class Asking:
     Parameters
     ----------
     store : opened to read; answers and results of calls are recorded in short transactions of their own.
-    embedder : needed for vector search only.
+    embedder : needed for vector search; elsewhere it ranks quoted points by their nearness to the question.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Asking:
             return global_search(
                 question, hierarchy=index.hierarchy, reports=reports, graph=index.graph, chunks=index.chunks,
                 settings=self.settings, prompts=self.prompts, runner=self.runner, level=level, seed=seed,
+                embedder=self.embedder,
             )  # fmt: skip
         if method == "ts":
             return text_search(
@@ -78,6 +79,7 @@ class Asking:
                 prompts=self.prompts,
                 runner=self.runner,
                 seed=seed,
+                embedder=self.embedder,
             )
         assert self.embedder is not None
         return vector_search(

@@ -70,6 +70,12 @@ def test_what_no_point_bears_out_is_refused_and_recorded():
     assert [p["text"] for p in answer.record["reply"]["refused"]] == ["The harvest of barley was plentiful."]
 
 
+def test_a_sentence_that_nothing_bears_out_is_cut_from_its_paragraph():
+    answer = ask(model(("The choir is a bank", f"{SINGS} It is a bank.")))
+    assert answer.text == f"{SINGS} [1]"
+    assert [p["text"] for p in answer.record["reply"]["refused"]] == ["It is a bank."]
+
+
 def test_a_name_of_the_example_is_refused():
     answer = ask(model(("Aside", f"{SINGS} Ilse Brandt sings."), ("Aside", SINGS)))
     assert answer.text == f"{SINGS} [1]"
@@ -88,6 +94,40 @@ def test_a_bracket_of_a_document_never_passes_for_a_mark():
         runner=EngineRunner(model(("Harvest", "The harvest of barley was plentiful."), points=((noted, 90),))), level=1,
     )  # fmt: skip
     assert answer.text == "The dam in the valley leaks since the flood (7). [1]"
+
+
+class Leaning:
+    """An embedder to which a text is the nearer to the question, the more often it says "leaks"."""
+
+    identity, dimensions = "leaning", 2
+
+    def embed(self, texts):
+        return np.array([[1.0, 0.0] if text == QUESTION else [text.count("leaks"), 1.0] for text in texts])
+
+
+def test_the_first_point_of_every_report_comes_before_the_second_of_any():
+    rusty = "The gate of the dam leaks, leaks and rusts away."
+    reports = {**REPORTS, "c-dam": make_report("c-dam", "The dam", f"- {LEAKS}\n- {rusty}", "r-ab", chunk_ids=("t0",))}
+
+    def taken(**more):
+        engine = model(("Aside", SINGS), points=((LEAKS, 90), (rusty, 80), (SINGS, 10)))
+        answer = global_search(
+            QUESTION, hierarchy=HIERARCHY, reports=reports, graph=GRAPH, chunks=CHUNKS, settings=SETTINGS,
+            prompts=PROMPTS, runner=EngineRunner(engine), level=1, **more,
+        )  # fmt: skip
+        return [point["text"] for point in answer.record["taken"]], answer.record["embedder"]
+
+    assert taken() == ([LEAKS, SINGS, rusty], None)
+    assert taken(embedder=Leaning()) == ([rusty, SINGS, LEAKS], "leaning")
+
+
+def test_what_the_model_passes_over_counts_if_it_is_near_to_the_question():
+    def taken(*points, **more):
+        return [point["text"] for point in ask(model(("Aside", SINGS), points=points), **more).record["taken"]]
+
+    assert taken((SINGS, 40)) == [SINGS]
+    assert taken((SINGS, 40), embedder=Leaning()) == [LEAKS, SINGS]
+    assert taken(embedder=Leaning()) == []  # whether there is an answer is for the model to say
 
 
 def test_no_point_is_no_answer():
@@ -164,7 +204,11 @@ def test_vector_search_refuses_what_the_chunks_do_not_say():
         )  # fmt: skip
 
     assert asked(("Aside", "Ana Lind leads the choir.")).text.startswith("Ana Lind leads the choir. [1]")
-    assert "hold no answer" in asked(("Harvest", "The barley harvest was plentiful.")).text
+    near = asked(("Choir", "Ana Lind, famous for devotion, leads music."))
+    assert near.text.startswith("Ana Lind leads the choir. [1]") and len(near.record["reply"]["refused"]) == 1
+    mixed = " ".join(word for chunk in CHUNKS for word in chunk.text.split()[::4])
+    assert mixed[:40] not in asked(("Mixed", mixed[:400])).text
+    assert "hold no answer" in asked(("Harvest", "Barley harvests abound everywhere.")).text
 
 
 def test_golden_prompts():

@@ -121,7 +121,7 @@ def _answered(
         except ModelError as error:
             lost = tuple(Unanswered(str(row["id"]), condition.name, str(error)) for row in questions)
             return Answered(condition.name, (), Ledger(0, 0, len(lost), 0, 0, 0, 0, 0.0), lost)
-    with project.asking(embedding=condition.method == "ss", progress=progress) as asking:
+    with project.asking(embedding=True if condition.method == "ss" else None, progress=progress) as asking:
         found = answer_all(asking, condition, questions, project.settings.seed)
         asking.runner.finish()
     return found

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from localgraphrag.chunks import Chunk
 from localgraphrag.communities import Hierarchy
 from localgraphrag.config import Settings
+from localgraphrag.embed import Embedder
 from localgraphrag.errors import ConfigError, NotIndexedError
 from localgraphrag.graph import Graph
 from localgraphrag.llm.units import Runner
@@ -31,6 +32,7 @@ def global_search(
     runner: Runner,
     level: int = 0,
     seed: int = 0,
+    embedder: Embedder | None = None,
 ) -> Answer:
     """Answer from all the reports of one level.
 
@@ -41,6 +43,7 @@ def global_search(
     reports : by community id; those of other levels too, as citations may lead through them.
     level : 0 is the coarsest.
     seed : of the shuffle; the order of reports depends on seed and level alone.
+    embedder : ranks quoted points by their nearness to the question, if there is one.
 
     Returns
     -------
@@ -69,7 +72,9 @@ def global_search(
         )
     passages = [report_passage(reports[community]) for community in communities if community in reports]
     provenance = Provenance(hierarchy, reports, graph, chunks)
-    search = MapReduce("global", level, f"reports at level C{level}", seed, settings, prompts, runner, provenance)
+    search = MapReduce(
+        "global", level, f"reports at level C{level}", seed, settings, prompts, runner, provenance, embedder
+    )
     return search.answer(asked, passages, missing)
 
 

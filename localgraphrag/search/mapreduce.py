@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 from localgraphrag.config import Settings
+from localgraphrag.embed import Embedder
 from localgraphrag.errors import ContextError, ModelError
 from localgraphrag.grounding import Grounding
 from localgraphrag.llm.types import Message, Request, Usage
@@ -18,13 +20,13 @@ from localgraphrag.search.passages import Passage, pack, room_for, shuffle
 from localgraphrag.search.reply import (
     MAX_PARAGRAPHS,
     Mapped,
-    Paragraph,
     Written,
     answer_output,
     as_record,
     headed_output,
     map_output,
     one_turn,
+    quotation,
     quoted_map_output,
     read_answer,
     read_headed,
@@ -37,6 +39,11 @@ from localgraphrag.search.reply import (
 from localgraphrag.search.sources import Provenance
 
 Batch = tuple[Passage, ...]
+
+NEAR = 0.3
+"""Cosine to the question from which a statement counts that the model has passed over."""
+
+MOST_PASSED_OVER = 6
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,7 @@ class MapReduce:
     prompts: Prompts
     runner: Runner
     provenance: Provenance
+    embedder: Embedder | None = None
 
     def answer(self, question: str, passages: Sequence[Passage], missing: Sequence[str] = ()) -> Answer:
         """Answer from all the passages.
@@ -97,7 +105,8 @@ class MapReduce:
         """
         batches = self.batches(question, passages)
         outcomes = self.map(question, batches)
-        chosen = self.choose(question, _candidates(batches, outcomes))
+        found = _candidates(batches, outcomes)
+        chosen = self.choose(question, [*found, *self._passed_over(question, batches, found)])
         usage = sum((outcome.usage for outcome in outcomes), Usage())
         record = {
             **self._head(missing),
@@ -143,7 +152,7 @@ class MapReduce:
         return outcomes
 
     def choose(self, question: str, candidates: Sequence[Candidate]) -> Chosen:
-        """Points by score, best first (ties: batch, then position), until one does not fit the reduce budget.
+        """Points, best first (`_ranked`), until one does not fit the reduce budget.
 
         Points that score 0, that name something of the prompt's example, or that are near-identical to a better one are
         left out before that; a repeated point lends its passages to the one that stays.
@@ -157,7 +166,7 @@ class MapReduce:
         taken: list[Candidate] = []
         dropped: list[tuple[Candidate, str]] = []
         full = False
-        for point in sorted(candidates, key=lambda c: (-c.score, c.batch, c.position)):
+        for point in self._ranked(question, candidates):
             if point.score <= 0:
                 dropped.append((point, "scored 0"))
             elif not self.quoted and self._borrowed(question, point):
@@ -178,6 +187,58 @@ class MapReduce:
                 "or `context_window`, or ask a shorter question."
             )
         return Chosen(tuple(taken), tuple(dropped))
+
+    def _ranked(self, question: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """By score, best first (ties: batch, then position).
+
+        Of quoted points a small model scores the first it lists 90, the next 80, and so on, whatever they say
+        (docs/log.md). So those of one passage are ranked by their nearness to the question, then score, and the first
+        of every passage come before the second of any: each part of the corpus has its say.
+        """
+        by_score = sorted(candidates, key=lambda c: (-c.score, c.batch, c.position))
+        if not self.quoted or not by_score:
+            return by_score
+        nearness = self._nearness(question, [point.text for point in by_score])
+        order = sorted(range(len(by_score)), key=lambda i: -nearness[i])
+        seen: Counter[tuple[str, ...]] = Counter()
+        rounds = {}
+        for i in order:
+            home = tuple(_ids(by_score[i].passages[:1]))
+            rounds[i] = seen[home]
+            seen[home] += by_score[i].score > 0
+        return [by_score[i] for i in sorted(order, key=lambda i: (by_score[i].score <= 0, rounds[i]))]
+
+    def _passed_over(self, question: str, batches: Sequence[Batch], found: Sequence[Candidate]) -> list[Candidate]:
+        """Statements near to the question that a small model did not choose, as points behind those of their batch.
+
+        Only where it chose any at all: whether the texts have an answer is for the model to say.
+        """
+        if not self.quoted or self.embedder is None or not any(point.score > 0 for point in found):
+            return []
+        chosen = {point.text for point in found}
+        left = {
+            text: (number, passage)
+            for number, batch in enumerate(batches, 1)
+            for passage in batch
+            for text in statements(passage)
+            if text not in chosen
+        }
+        nearness = dict(zip(left, self._nearness(question, list(left)), strict=True))
+        behind = Counter(point.batch for point in found)
+        points = []
+        for text in sorted(left, key=lambda text: -nearness[text])[:MOST_PASSED_OVER]:
+            number, passage = left[text]
+            if nearness[text] >= NEAR:
+                behind[number] += 1
+                points.append(Candidate(number, behind[number], round(100 * nearness[text]), text, (passage,)))
+        return points
+
+    def _nearness(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Cosine of each text to the question; all alike without an embedder."""
+        if self.embedder is None:
+            return [0.0] * len(texts)
+        asked, *others = self.embedder.embed([question, *texts])
+        return [float(other @ asked) for other in others]
 
     def _borrowed(self, question: str, point: Candidate) -> bool:
         """Whether a point brings in a name of the prompt's worked example: small models do."""
@@ -211,9 +272,7 @@ class MapReduce:
         if written.paragraphs:
             return written
         best = enumerate(points[:MAX_PARAGRAPHS], 1)
-        # brackets are kept for marks, and a document may have some
-        said = ((label, point.text.replace("[", "(").replace("]", ")")) for label, point in best)
-        return replace(written, paragraphs=tuple(Paragraph(text, (label,)) for label, text in said))
+        return replace(written, paragraphs=tuple(quotation(point.text, label) for label, point in best))
 
     def _map_prompt(self, question: str, batch: Sequence[Passage]) -> Request:
         prompt = self.prompts.render("map", passages=list(batch), question=question, quoted=self.quoted)
@@ -264,6 +323,7 @@ class MapReduce:
         budgets = {name: getattr(self.settings, name) for name in chosen}
         budgets["context"] = context_of(self.settings, self.runner)
         head = {"method": self.method, "level": self.level, "seed": self.seed, "model": self.runner.engine.identity}
+        head["embedder"] = self.embedder.identity if self.embedder and self.quoted else None
         return {**head, "budgets": budgets, "missing": list(missing)}
 
     def _nothing(self, passages: Sequence[Passage], outcomes: Sequence[Outcome[Mapped]]) -> str:

@@ -59,7 +59,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Written:
-    """A written answer. `refused`: paragraphs that what was shown does not bear out, left out."""
+    """A written answer. `refused`: sentences that what was shown does not bear out, left out."""
 
     paragraphs: tuple[Paragraph, ...]
     refused: tuple[Paragraph, ...] = ()
@@ -144,19 +144,34 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
     Parameters
     ----------
     shown : texts of the points or passages that the model was given, in the order of their labels.
-    example : the prompt's worked example. A paragraph that brings in a name of it is refused, as is one that `shown`
-        does not bear out; a heading that says more than its paragraph is left out.
+    example : the prompt's worked example.
+
+    Sentence by sentence: one that brings in a name of the example, or that `shown` does not bear out, is refused. A
+    heading that says more than what is left of its paragraph is left out.
     """
     grounding = Grounding("\n".join(shown), question, example)
     kept: list[Paragraph] = []
     refused: list[Paragraph] = []
     for given in json.loads(text)["answer"]:
         words = whole(given["text"], PARAGRAPH_CHARACTERS)
-        cites = () if grounding.foreign(words) else supports(words, shown)
-        heading = whole(given["heading"], HEADING_CHARACTERS).rstrip(".:")
-        telling = borne_out(heading, words) and not words.casefold().startswith(heading.casefold())
-        (kept if cites else refused).append(Paragraph(words, cites, heading if telling else ""))
+        said = [
+            Paragraph(found.text, () if grounding.foreign(found.text) else supports(found.text, shown))
+            for found in sentences(words)
+        ]
+        refused += [sentence for sentence in said if not sentence.cites]
+        held = [sentence for sentence in said if sentence.cites]
+        if held:
+            left = " ".join(sentence.text for sentence in held)
+            heading = whole(given["heading"], HEADING_CHARACTERS).rstrip(".:")
+            telling = borne_out(heading, left) and not left.casefold().startswith(heading.casefold())
+            cites = tuple(dict.fromkeys(label for sentence in held for label in sentence.cites))
+            kept.append(Paragraph(left, cites, heading if telling else ""))
     return Written(tuple(kept), tuple(refused))
+
+
+def quotation(text: str, label: int) -> Paragraph:
+    """A statement as a paragraph of its own. Brackets are kept for marks, and a document may have some."""
+    return Paragraph(text.replace("[", "(").replace("]", ")"), (label,))
 
 
 def read_map(text: str) -> Mapped:

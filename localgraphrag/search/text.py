@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from localgraphrag.chunks import Chunk
 from localgraphrag.communities import Hierarchy
 from localgraphrag.config import Settings
+from localgraphrag.embed import Embedder
 from localgraphrag.graph import Graph
 from localgraphrag.llm.units import Runner
 from localgraphrag.prompts import Prompts
@@ -30,12 +31,14 @@ def text_search(
     prompts: Prompts,
     runner: Runner,
     seed: int = 0,
+    embedder: Embedder | None = None,
 ) -> Answer:
     """Answer from all the chunks: the same map-reduce as `global_search`, and the upper bound in tokens.
 
-    Citations are chunks. Raises as `global_search` does, but for levels.
+    Citations are chunks. `embedder` ranks quoted points by their nearness to the question, if there is one. Raises as
+    `global_search` does, but for levels.
     """
     asked = check_question(question)
     given = list(chunks)
-    search = MapReduce("ts", None, "chunks", seed, settings, prompts, runner, chunk_provenance(given))
+    search = MapReduce("ts", None, "chunks", seed, settings, prompts, runner, chunk_provenance(given), embedder)
     return search.answer(asked, [chunk_passage(chunk) for chunk in given])

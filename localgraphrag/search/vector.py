@@ -1,8 +1,13 @@
-"""SS, vector search: one call over the chunks nearest to the question (paper 4.1)."""
+"""SS, vector search: one call over the chunks nearest to the question (paper 4.1).
+
+The paper fills the context window. A model of 1.5B that reads 7,000 tokens mixes up who did what (docs/log.md), and a
+laptop takes minutes to read them; `vector_budget` sets how many it is given.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,20 +22,23 @@ from localgraphrag.llm.types import Message, Request, Usage
 from localgraphrag.llm.units import Runner, run_all
 from localgraphrag.prompts import Prompts
 from localgraphrag.search.answer import Answer
-from localgraphrag.search.mapreduce import context_of
+from localgraphrag.search.mapreduce import NEAR, context_of
 from localgraphrag.search.passages import Passage, chunk_passage, room_for, split
 from localgraphrag.search.question import check_question
 from localgraphrag.search.reply import (
+    Paragraph,
     Written,
     answer_output,
     as_record,
     headed_output,
     one_turn,
+    quotation,
     read_answer,
     read_headed,
     render,
 )
 from localgraphrag.search.text import chunk_provenance
+from localgraphrag.sentences import is_statement, sentences
 
 Vectors = tuple[Sequence[str], NDArray[np.float32]]
 """Chunk ids, and their vectors as the rows of a float32 matrix, L2-normalised."""
@@ -46,7 +54,7 @@ def vector_search(
     prompts: Prompts,
     runner: Runner,
 ) -> Answer:
-    """Answer from the chunks nearest to the question by cosine, as many as fit `context_window`.
+    """Answer from the chunks nearest to the question by cosine, as many as fit `vector_budget`.
 
     Parameters
     ----------
@@ -74,7 +82,7 @@ def vector_search(
     order = nearest(asked, vectors, embedder)
     known = [(chunk_id, score) for chunk_id, score in order if chunk_id in given]
     ranked = {chunk_id: score for chunk_id, score in known}
-    search = _VectorSearch(asked, settings, prompts, runner)
+    search = _VectorSearch(asked, settings, prompts, runner, embedder)
     passages, room = search.fill([chunk_passage(given[chunk_id]) for chunk_id, _ in known])
     record: dict[str, Any] = {
         "method": "ss",
@@ -123,8 +131,9 @@ def nearest(question: str, vectors: Vectors, embedder: Embedder) -> list[tuple[s
 class _VectorSearch:
     """The one call: what it shows and how much of it fits."""
 
-    def __init__(self, question: str, settings: Settings, prompts: Prompts, runner: Runner) -> None:
+    def __init__(self, question: str, settings: Settings, prompts: Prompts, runner: Runner, embedder: Embedder) -> None:
         self.question, self.settings, self.prompts, self.runner = question, settings, prompts, runner
+        self.embedder = embedder
         self.quoted = settings.descriptions == "quoted"
 
     def request(self, passages: Sequence[Passage]) -> Request:
@@ -145,9 +154,33 @@ class _VectorSearch:
         """What makes an answer of the reply."""
         if not self.quoted:
             return read_answer
-        shown = [f"{passage.title}\n{passage.text}" for passage in passages]
+        return partial(self._read, passages)
+
+    def _read(self, passages: Sequence[Passage], text: str) -> Written:
+        """The answer, each paragraph with the passages whose sentences bear it out.
+
+        Sentence by sentence: a passage has so many words that it bears out almost anything about its subject.
+        """
+        said = [
+            (label, sentence)
+            for label, passage in enumerate(passages, 1)
+            for sentence in (passage.title, *(found.text for found in sentences(passage.text)))
+        ]
         example = self.prompts.render("map_example", quoted=False) + self.prompts.render("answer_example_reply")
-        return partial(read_headed, shown=shown, question=self.question, example=example)
+        written = read_headed(text, [sentence for _, sentence in said], self.question, example)
+        paragraphs = written.paragraphs or self._instead(written.refused, said)
+        return replace(written, paragraphs=tuple(_of_passages(p, said) for p in paragraphs))
+
+    def _instead(self, refused: Sequence[Paragraph], said: Sequence[tuple[int, str]]) -> list[Paragraph]:
+        """Where nothing that the model wrote is borne out: the statements that come nearest to it."""
+        labels = [label for label, (_, sentence) in enumerate(said, 1) if is_statement(sentence)]
+        if not refused or not labels:
+            return []
+        statements = [said[label - 1][1] for label in labels]
+        vectors = self.embedder.embed([*(sentence.text for sentence in refused), *statements])
+        cosines = vectors[: len(refused)] @ vectors[len(refused) :].T
+        nearest = dict.fromkeys(int(row.argmax()) for row in cosines if row.max() >= NEAR)
+        return [quotation(statements[at], labels[at]) for at in nearest]
 
     def measure(self, passages: Sequence[Passage]) -> int:
         return self.runner.engine.prompt_tokens(self.request(passages))
@@ -160,7 +193,9 @@ class _VectorSearch:
         context = context_of(self.settings, self.runner)
         base = self.measure(())
         reserve = self.settings.answer_tokens
-        room = room_for(context, overhead=base, reserve=reserve, context=context, question=self.question)
+        room = room_for(
+            self.settings.vector_budget, overhead=base, reserve=reserve, context=context, question=self.question
+        )
         pieces = split(passages[0], lambda p: self.measure((p,)) - base <= room) if passages else []
         taken: list[Passage] = []
         for passage in (*pieces, *passages[1:]):
@@ -168,3 +203,8 @@ class _VectorSearch:
                 break
             taken.append(passage)
         return taken, room
+
+
+def _of_passages(paragraph: Paragraph, said: Sequence[tuple[int, str]]) -> Paragraph:
+    """The paragraph citing passages instead of their sentences."""
+    return replace(paragraph, cites=tuple(dict.fromkeys(said[label - 1][0] for label in paragraph.cites)))
