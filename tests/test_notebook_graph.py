@@ -77,14 +77,16 @@ def test_other_seeds_give_other_layouts_and_leave_random_alone():
     assert random.getstate() == state
 
 
-def test_neighbours_lie_nearer_than_others():
-    at = dict(zip((node.id for node in GRAPH.nodes), place(GRAPH), strict=True))
+@pytest.mark.parametrize("graph", [GRAPH, rings(101, 10)], ids=["small", "large"])
+def test_neighbours_lie_nearer_than_others(graph):
+    at = dict(zip((node.id for node in graph.nodes), place(graph), strict=True))
+    assert tuple(at.values()) == place(graph), "the same each time, by either way"
 
     def far(a: str, b: str) -> float:
         return ((at[a][0] - at[b][0]) ** 2 + (at[a][1] - at[b][1]) ** 2) ** 0.5
 
-    linked = [far(edge.source, edge.target) for edge in GRAPH.edges]
-    every = [far(a.id, b.id) for a in GRAPH.nodes for b in GRAPH.nodes if a.id < b.id]
+    linked = [far(edge.source, edge.target) for edge in graph.edges]
+    every = [far(a.id, b.id) for a in graph.nodes[:200] for b in graph.nodes if a.id < b.id]
     assert sum(linked) / len(linked) < 0.6 * sum(every) / len(every)
 
 
@@ -160,11 +162,11 @@ def test_a_name_never_becomes_markup():
     assert view.data["names"].count(HOSTILE) == 1, "to the browser it goes as it is, and becomes a text node there"
 
 
-def test_a_large_graph_is_laid_out_and_drawn_in_seconds():
+def test_a_large_graph_has_a_static_form_of_bearable_size():
     graph = rings(300, 10)
-    started = time.perf_counter()
     view = GraphView(graph, Hierarchy(()))
+    started = time.perf_counter()
     fragment = view.static()
     assert len(view.data["ids"]) == 3000
     assert len(fragment) < 600_000
-    assert time.perf_counter() - started < 30
+    assert time.perf_counter() - started < 5

@@ -6,11 +6,14 @@ from localgraphrag.communities import seeded_igraph
 from localgraphrag.graph import Graph, weighted_links
 
 _STEPS = 500
-_HOLD = 0.05  # what ties a node to the middle, so that parts without a link between them do not drift apart
+_LARGE = 1000  # nodes above which the forces of Fruchterman and Reingold reach only the near, and all becomes one ball
+_HOLD = 0.1  # what ties a node to the middle, so that parts without a link between them do not drift apart
 
 
 def place(graph: Graph, *, cooccurrence_weight: float = 0.1, seed: int = 0) -> tuple[tuple[float, float], ...]:
-    """A place for each node, in the order of `Graph.nodes` (Fruchterman and Reingold 1991, by igraph).
+    """A place for each node, in the order of `Graph.nodes`, by igraph.
+
+    Up to 1,000 nodes by Fruchterman and Reingold (1991); more by DrL (Martin et al. 2011), which takes some seconds.
 
     Parameters
     ----------
@@ -31,7 +34,11 @@ def place(graph: Graph, *, cooccurrence_weight: float = 0.1, seed: int = 0) -> t
     spokes = [(i, size) for i in range(size)]
     weights = [*links.weights.tolist(), *[_HOLD] * size]
     with seeded_igraph(seed):
-        found = igraph.Graph(size + 1, [*ends, *spokes]).layout_fruchterman_reingold(weights=weights, niter=_STEPS)
+        drawn = igraph.Graph(size + 1, [*ends, *spokes])
+        if size > _LARGE:
+            found = drawn.layout_drl(weights=weights, options="coarsen")
+        else:
+            found = drawn.layout_fruchterman_reingold(weights=weights, niter=_STEPS)
     places = np.asarray(found.coords)[:size]
     places -= places.min(axis=0)
     return tuple((float(x), float(y)) for x, y in (places / (places.max() or 1)).round(4))
