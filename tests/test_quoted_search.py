@@ -60,30 +60,36 @@ def test_points_are_statements_and_paragraphs_find_their_sources():
 
 
 def test_a_heading_that_says_more_than_its_text_is_left_out():
-    answer = ask(model(("The school is closed", SINGS)))
+    answer = ask(model(("The school is closed", SINGS), points=((SINGS, 40),)))
     assert answer.text == f"{SINGS} [1]"
 
 
 def test_what_no_point_bears_out_is_refused_and_recorded():
-    answer = ask(model(("Harvest", "The harvest of barley was plentiful."), ("Aside", SINGS)))
+    answer = ask(model(("Harvest", "The harvest of barley was plentiful."), ("Aside", SINGS), points=((SINGS, 40),)))
     assert answer.text == f"{SINGS} [1]"
     assert [p["text"] for p in answer.record["reply"]["refused"]] == ["The harvest of barley was plentiful."]
 
 
 def test_a_sentence_that_nothing_bears_out_is_cut_from_its_paragraph():
-    answer = ask(model(("The choir is a bank", f"{SINGS} It is a bank.")))
+    answer = ask(model(("The choir is a bank", f"{SINGS} It is a bank."), points=((SINGS, 40),)))
     assert answer.text == f"{SINGS} [1]"
     assert [p["text"] for p in answer.record["reply"]["refused"]] == ["It is a bank."]
 
 
 def test_a_name_of_the_example_is_refused():
-    answer = ask(model(("Aside", f"{SINGS} Ilse Brandt sings."), ("Aside", SINGS)))
+    answer = ask(model(("Aside", f"{SINGS} Ilse Brandt sings."), ("Aside", SINGS), points=((SINGS, 40),)))
     assert answer.text == f"{SINGS} [1]"
 
 
 def test_where_nothing_is_borne_out_the_points_are_the_answer():
     answer = ask(model(("Harvest", "The harvest of barley was plentiful.")))
     assert answer.text == f"{LEAKS} [1]\n\n{SINGS} [2]"
+
+
+def test_a_short_answer_is_made_up_by_the_best_points_it_does_not_cite():
+    answer = ask(model(("Aside", SINGS), points=((LEAKS, 90), (SINGS, 80))))
+    assert answer.text == f"{SINGS} [1]\n\n{LEAKS} [2]"
+    assert ask(model(("Aside", SINGS), points=((LEAKS, 40), (SINGS, 80)))).text == f"{SINGS} [1]"
 
 
 def test_a_bracket_of_a_document_never_passes_for_a_mark():

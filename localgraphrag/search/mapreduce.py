@@ -45,6 +45,12 @@ NEAR = 0.3
 
 MOST_PASSED_OVER = 6
 
+LEAST_PARAGRAPHS = 3
+"""Of an answer, if there are points for them."""
+
+TELLING = 50
+"""Score from which a point may make up for a paragraph that is lacking."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -192,14 +198,15 @@ class MapReduce:
         """By score, best first (ties: batch, then position).
 
         Of quoted points a small model scores the first it lists 90, the next 80, and so on, whatever they say
-        (docs/log.md). So those of one passage are ranked by their nearness to the question, then score, and the first
-        of every passage come before the second of any: each part of the corpus has its say.
+        (docs/log.md). So nearness to the question counts with the score, and the best point of every passage comes
+        before the second of any: each part of the corpus has its say.
         """
         by_score = sorted(candidates, key=lambda c: (-c.score, c.batch, c.position))
         if not self.quoted or not by_score:
             return by_score
         nearness = self._nearness(question, [point.text for point in by_score])
-        order = sorted(range(len(by_score)), key=lambda i: -nearness[i])
+        weight = [point.score / 200 + near for point, near in zip(by_score, nearness, strict=True)]
+        order = sorted(range(len(by_score)), key=lambda i: -weight[i])
         seen: Counter[tuple[str, ...]] = Counter()
         rounds = {}
         for i in order:
@@ -266,13 +273,19 @@ class MapReduce:
         return partial(read_quoted_map, said=[statements(passage) for passage in batch])
 
     def _from_points(self, points: Sequence[Candidate], question: str, text: str) -> Written:
-        """The answer; the best points as they stand, if nothing in it is borne out by them."""
+        """The answer; where it is short, the best points that it does not cite follow as they stand.
+
+        Small models stop after a paragraph or two, or write what no point bears out.
+        """
         example = self.prompts.render("reduce_example") + self.prompts.render("answer_example_reply")
         written = read_headed(text, [point.text for point in points], question, example)
+        cited = {label for paragraph in written.paragraphs for label in paragraph.cites}
+        left = [(label, point) for label, point in enumerate(points, 1) if label not in cited]
         if written.paragraphs:
-            return written
-        best = enumerate(points[:MAX_PARAGRAPHS], 1)
-        return replace(written, paragraphs=tuple(quotation(point.text, label) for label, point in best))
+            left = [(label, point) for label, point in left if point.score >= TELLING]
+        lacking = (LEAST_PARAGRAPHS if written.paragraphs else MAX_PARAGRAPHS) - len(written.paragraphs)
+        quoted = (quotation(point.text, label) for label, point in left[: max(lacking, 0)])
+        return replace(written, paragraphs=(*written.paragraphs, *quoted))
 
     def _map_prompt(self, question: str, batch: Sequence[Passage]) -> Request:
         prompt = self.prompts.render("map", passages=list(batch), question=question, quoted=self.quoted)
