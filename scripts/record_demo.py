@@ -2,45 +2,71 @@
 
     python scripts/record_demo.py [TARGET]
 
-Indexes the corpus with the reports of C0 alone, asks the demo's question at C0, TS and SS, and writes TARGET (the
-packaged recording by default): more than ten minutes on two cores. Run it again after a change to a prompt, a grammar
-or a stage. Vectors are those of `HashEmbedder`, as in the notebook.
+Indexes the corpus with the reports of all levels, extracts from the longest papers in chunks of two sizes, asks the
+demo's question at C0, C1, TS and SS, has two of the answers judged, and writes TARGET (the packaged recording by
+default): about 25 minutes on two cores. Run it again after a change to a prompt, a grammar or a stage. Vectors are
+those of `HashEmbedder`, as in the notebooks.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from pathlib import Path
-
-CONDITIONS = ["C0", "TS", "SS"]
 
 
 def record(engine, target, folder, progress=None):
-    """Let an engine do the notebook's work in a new project, and keep its replies in `target`. Returns the answers."""
-    from localgraphrag import Project, demo
+    """Let an engine do the notebooks' work in a new project, and keep its replies in `target`. Returns the answers."""
+    from localgraphrag import Project, demo, evaluate
     from localgraphrag.embed import HashEmbedder
+    from localgraphrag.evaluate.facts import key_questions
+    from localgraphrag.evaluate.measures import add_questions
     from localgraphrag.llm.recorded import RecordingEngine
 
     recording = RecordingEngine(engine, target)
     with Project.open(folder, engine=recording, embedder=HashEmbedder(), **demo.RECORDED_SETTINGS) as project:
         summary = project.index(demo.corpus_folder(), progress=progress)
-        answers = project.compare(demo.question(), CONDITIONS, progress=progress)
-    if summary.failures or answers.errors:
-        sys.exit(f"Nothing is recorded, because something failed: {summary.failures} {answers.errors}")
+        answers = project.compare(demo.question(), demo.RECORDED_CONDITIONS, progress=progress)
+        failures = [*summary.failures, *answers.errors.items(), *extract_long(project)]
+        add_questions(project, [row for row in key_questions(demo.facts()) if row["question"] == demo.question()])
+        grid = evaluate.run(project, conditions=demo.RECORDED_CONDITIONS, progress=progress)
+        judged = evaluate.judge_answers(project, conditions=demo.JUDGED_CONDITIONS, repeats=2, progress=progress)
+    failures += [*grid.unanswered, *["a verdict"] * judged.failed]
+    if failures:
+        sys.exit(f"Nothing is recorded, because something failed: {failures}")
     recording.save()
     return answers
+
+
+def extract_long(project):
+    """Extract from the long document in chunks of both sizes; what failed."""
+    from localgraphrag import demo
+    from localgraphrag.chunks import chunk_document
+    from localgraphrag.extract import extraction_units
+    from localgraphrag.llm.units import EngineRunner, run_all
+
+    settings, failed = project.settings, []
+    for size in (settings.chunk_size, demo.LONG_CHUNK):
+        chunks = chunk_document(
+            demo.long_document(), project.engine.tokenizer, size=size, overlap=settings.chunk_overlap
+        )
+        outcomes = run_all(EngineRunner(project.engine), extraction_units(chunks, settings, project.prompts))
+        failed += [(name, outcome.error) for name, outcome in outcomes.items() if not outcome.ok]
+    return failed
 
 
 def main():
     from localgraphrag import Project, demo
 
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else demo.recording()
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, Project.open(folder) as model:
         answers = record(model.engine, target, Path(folder) / "project", show)
     for name, answer in answers.answers.items():
         print(f"\n{name}: {answer.text}")
-    print(f"\nwrote {target}, {target.stat().st_size / 1000:.0f} kB", file=sys.stderr)
+    minutes = (time.monotonic() - begun) / 60
+    print(f"\nwrote {target}, {target.stat().st_size / 1000:.0f} kB, in {minutes:.1f} minutes", file=sys.stderr)
 
 
 def show(progress):

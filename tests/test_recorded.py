@@ -262,11 +262,11 @@ def test_the_demo_is_recorded_whole(tmp_path, monkeypatch):
 
     target = tmp_path / "recorded.jsonl.gz"
     answers = record_demo.record(ScriptedEngine(spoken.reply), target, tmp_path / "with")
-    assert list(answers.answers) == record_demo.CONDITIONS
+    assert list(answers.answers) == list(demo.RECORDED_CONDITIONS)
     engine = RecordedEngine(target)
     changed = demo.RECORDED_SETTINGS
     with Project.open(tmp_path / "without", engine=engine, embedder=HashEmbedder(), **changed) as project:
         assert project.index(demo.corpus_folder()).complete
-        again = project.compare(demo.question(), record_demo.CONDITIONS)
+        again = project.compare(demo.question(), demo.RECORDED_CONDITIONS)
     texts = [{name: a.text for name, a in found.answers.items()} for found in (answers, again)]
     assert texts[0] == texts[1]

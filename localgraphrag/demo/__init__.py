@@ -6,18 +6,36 @@ holds what a reader would have to find. Nothing in the pipeline reads the key.
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from localgraphrag.errors import ConfigError
 
+if TYPE_CHECKING:
+    from localgraphrag.documents import Document
+    from localgraphrag.project import Project
+
 FactType = Literal["fact", "multi_hop", "comparison", "null", "global"]
 
-RECORDED_SETTINGS: MappingProxyType[str, Any] = MappingProxyType({"report_levels": [0]})
-"""What the project of the recorded answers sets other than by default."""
+RECORDED_SETTINGS: MappingProxyType[str, Any] = MappingProxyType({"report_levels": []})
+"""Settings that the recorded answers depend on and that a user may have changed for other projects."""
+
+RECORDED_CONDITIONS = ("C0", "C1", "TS", "SS")
+"""The conditions under which the demo's question is answered in the recording."""
+
+JUDGED_CONDITIONS = ("C0", "SS")
+"""Those whose answers are compared in it, by every metric, once in each order (`evaluate.judge_answers`, 2 repeats)."""
+
+LONG_CHUNK = 2400
+"""Tokens of the larger chunks of which extractions are recorded; the paper compares 600 with 2,400."""
+
+_LONG = ("council-minutes-2023-05-09.txt", "oral-history-edda-quillan.md", "packet-2023-03-24.html")
 
 
 @dataclass(frozen=True)
@@ -107,6 +125,41 @@ def corpus_folder() -> Path:
 def question() -> str:
     """The question that the demo asks: a global one, which no single document answers."""
     return facts().of_type("global")[0].question
+
+
+def long_document() -> Document:
+    """The three longest papers as one, to be cut into chunks of `LONG_CHUNK` tokens."""
+    from localgraphrag.documents import Document, read_documents
+    from localgraphrag.llm.units import content_hash
+
+    papers = read_documents([corpus_folder() / name for name in _LONG]).documents
+    text = "\n\n".join(paper.text for paper in papers)
+    return Document(content_hash(text), "Three papers from Ostrey", text, _LONG)
+
+
+def open_project(folder: Path | str | None = None, *, real_model: bool = False) -> Project:
+    """The demo's project as the notebooks use it; index `corpus_folder()` with it.
+
+    Parameters
+    ----------
+    folder : by default one that is gone when Python ends; with `real_model` it is `ostrey` in the current folder, so
+        that what one notebook has had indexed is there for the next.
+    real_model : False answers from the recording, and vectors are bags of hashed words: no model file is needed, and
+        nothing can be asked but what was recorded. True takes the models that the settings name.
+
+    Raises ModelMissingError without a recording.
+    """
+    from localgraphrag.embed import HashEmbedder
+    from localgraphrag.llm.recorded import RecordedEngine
+    from localgraphrag.project import Project
+
+    if real_model:
+        return Project.open(folder or "ostrey", **RECORDED_SETTINGS)
+    engine = RecordedEngine(recording())
+    if folder is None:
+        folder = tempfile.mkdtemp(prefix="ostrey-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Project.open(folder, engine=engine, embedder=HashEmbedder(), **RECORDED_SETTINGS)
 
 
 def recording() -> Path:
