@@ -5,11 +5,12 @@ Asked for the numbers of the passages that a paragraph rests on, a 1.5B model co
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from math import log
 
-from localgraphrag.grounding import pieces
+from localgraphrag.grounding import pieces, stop_words
 
 MOST = 4
 """Passages that bear out one text."""
@@ -63,11 +64,13 @@ def borne_out(heading: str, text: str) -> bool:
 
 
 def entirely(text: str, passages: Sequence[str]) -> bool:
-    """Whether all words of a short text, as a title, are in the passages. One without a checkable word is not.
+    """Whether all words of a short text, as a title, are in the passages, but for such as "between".
+
+    One without a checkable word is not.
 
     >>> said = ["The mill closed.", "The dam held."]
-    >>> entirely("The mill and its dam", said), entirely("The mill: a failure", said)
-    (True, False)
+    >>> entirely("Between mill and dam", said), entirely("The mill: a failure", said), entirely("So it is", said)
+    (True, False, False)
     """
-    said = pieces(text)
+    said = pieces(" ".join(word for word in re.findall(r"\w+", text) if word.casefold() not in stop_words()))
     return bool(said) and said <= {piece for passage in passages for piece in pieces(passage)}

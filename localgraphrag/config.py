@@ -63,7 +63,8 @@ class Settings(BaseSettings):
     description_budget: int = Field(
         300,
         ge=50,
-        description="Tokens of descriptions of one entity or relationship beyond which the model merges them.",
+        description="Tokens of descriptions of one entity or relationship shown to the model; of more, evenly spaced "
+        "quotations are shown, and written ones merged.",
     )
     cooccurrence_weight: float = Field(
         0.1, ge=0, description="Weight, for clustering only, of two entities sharing a chunk; 0 is the paper's graph."

@@ -25,7 +25,7 @@ from localgraphrag.prompts import Prompts
 from localgraphrag.quotes import Quote, cut, descriptions, links, quotes
 from localgraphrag.sentences import whole
 
-VERSION = 1
+VERSION = 2
 
 Status = Literal["true", "false", "suspected"]
 

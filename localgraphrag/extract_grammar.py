@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from localgraphrag.grounding import stop_words
 from localgraphrag.quotes import Quote
 
 MOST_NAMES = 40
@@ -56,18 +57,14 @@ def names(text: str | None, types: Sequence[str], most: int) -> Any:
     return _cfg(lines)
 
 
-# words that stand between things and do not name any; a common noun ends in none of them
-_DETERMINERS = frozenset(re.findall(r"\w+", "the a an this that these those my your his her its our their"))
-_FUNCTION_WORDS = _DETERMINERS | set(
-    re.findall(
-        r"\w+",
-        """i you he she it we they me him them us myself itself themselves who whom whose which what when where why how
-        and or but nor so yet if than as because while of in on at by to from with without for into onto over under
-        up down out off about above across after against along among around before behind below beside between beyond
-        during near since through until upon am is are was were be been being has have had do does did will would
-        shall should can could may might must not no very too also only then there here""",
+# words that join or point; "the mill" may begin with one of the first, and no common noun ends in any
+_DETERMINERS = frozenset(("the", "an", "this", "that", "these", "those", "my", "your", "his", "her", "its", "our"))
+_JOINING = frozenset(
+    (
+        "and", "as", "at", "be", "been", "but", "by", "for", "from", "had", "has", "in", "into", "is", "are", "was",
+        "were", "nor", "of", "on", "or", "than", "to", "when", "where", "which", "who", "whose", "will", "with",
     )
-)
+)  # fmt: skip
 
 
 def is_name(name: str) -> bool:
@@ -77,8 +74,10 @@ def is_name(name: str) -> bool:
     (False, False, False, True, True)
     """
     words = name.split()
-    begins, ends = words[0] not in _FUNCTION_WORDS - _DETERMINERS, words[-1] not in _FUNCTION_WORDS
-    return not name[:1].islower() or (begins and ends)
+    if not words or not name[:1].islower():
+        return bool(words)
+    torn = words[0] in _JOINING or words[-1] in _JOINING | _DETERMINERS
+    return not torn and not all(word in stop_words() for word in words)
 
 
 def pairs_near(text: str, known: Sequence[str], new: Sequence[str]) -> list[tuple[str, str]]:

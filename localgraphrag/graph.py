@@ -8,13 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from localgraphrag.errors import NotFoundError
 from localgraphrag.llm.output import schema
 from localgraphrag.llm.types import Message, Request
 from localgraphrag.llm.units import Conversation, Outcome, Unit, content_hash
 from localgraphrag.mentions import Searchable
+from localgraphrag.spacing import spaced
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from localgraphrag.extract import Entity, Extraction
     from localgraphrag.llm.types import Tokenizer
     from localgraphrag.prompts import Prompts
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,19 +404,6 @@ def _description_unit(
     inputs = (rules, request.prompt, request.output.schema, str(request.max_tokens), str(request.seed))
     chunk_ids = tuple(dict.fromkeys(d.chunk_id for d in shown))
     return Unit("describe", 1, item.id, inputs, MergedDescription, ask, chunk_ids)
-
-
-def spaced(costed: Sequence[tuple[T, int]], room: int) -> list[T]:
-    """As many things as their costs allow, evenly spaced over all of them, in order; always at least one.
-
-    >>> spaced([("a", 2), ("b", 2), ("c", 2), ("d", 2)], 5)
-    ['a', 'c']
-    """
-    for count in range(len(costed), 1, -1):
-        chosen = [costed[i * len(costed) // count] for i in range(count)]
-        if sum(cost for _, cost in chosen) <= room:
-            return [thing for thing, _ in chosen]
-    return [costed[0][0]]
 
 
 # Other forms of the graph.

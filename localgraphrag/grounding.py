@@ -1,8 +1,9 @@
-"""Does the text bear out what the model says of it? A check without a model (algorithms.md 2)."""
+"""Does the text bear out what the model says of it? A check without a model."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 
 SHARE = 0.5
 """Least share of a description's content words that the text must have."""
@@ -10,6 +11,23 @@ SHARE = 0.5
 _WORD = re.compile(r"\w+")
 _STEM = 5  # letters that count: "appointed" and "appointment" are one word here
 _SHORT = 4  # shorter words carry no content that can be checked
+_NOUNS = frozenset(
+    (
+        "amount",
+        "bill",
+        "bottom",
+        "detail",
+        "fire",
+        "front",
+        "interest",
+        "mill",
+        "mine",
+        "name",
+        "part",
+        "side",
+        "system",
+    )
+)
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
@@ -68,3 +86,15 @@ def pieces(text: str) -> set[str]:
 
 def _stem(word: str) -> str:
     return word[:_STEM]
+
+
+@cache
+def stop_words() -> frozenset[str]:
+    """English words that name nothing: scikit-learn's list, less the nouns in it.
+
+    >>> "the" in stop_words(), "mill" in stop_words()
+    (True, False)
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS - _NOUNS)

@@ -12,8 +12,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from localgraphrag.communities import Community, Hierarchy
-from localgraphrag.graph import Edge, Graph, GraphClaim, Node, spaced
+from localgraphrag.graph import Edge, Graph, GraphClaim, Node
 from localgraphrag.sentences import fold
+from localgraphrag.spacing import spaced
 
 if TYPE_CHECKING:
     from localgraphrag.summaries import Report

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import textwrap
 import threading
 from collections.abc import Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -15,12 +16,15 @@ from localgraphrag.config import INDEX_FILE, PROMPTS_FOLDER, SETTINGS_FILE, Sett
 from localgraphrag.errors import (
     ConfigError,
     ModelError,
+    ModelMissingError,
     NoDocumentsError,
     NotIndexedError,
     StoreError,
     StoreLockedError,
     StoreVersionError,
 )
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,10 +239,12 @@ class Project:
         from localgraphrag.questions import Asking
 
         with self.store() as store, self._model_at_work:
-            embedder = None
-            if embedding is not False:
-                with suppress(*(() if embedding else (ModelError,))):
+            embedder = self.embedder if embedding else None
+            if embedding is None and self.settings.descriptions == "quoted":
+                try:
                     embedder = self.embedder
+                except ModelMissingError as error:
+                    log.warning("Points are not ranked by their nearness to the question: %s", error)
             yield Asking(store, self.settings, engine or self.engine, self.prompts, embedder, progress)
 
     def compare(

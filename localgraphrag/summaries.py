@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from localgraphrag.config import Settings
     from localgraphrag.prompts import Prompts
 
-VERSION = 1
+VERSION = 2
 """Of the code behind a report. Raise it when the same reply would become another report."""
 
 MIN_CONTEXT = 200
@@ -213,7 +213,8 @@ def write_reports(
 
 
 def _packer(graph: Graph, hierarchy: Hierarchy, settings: Settings, engine: Engine) -> Packer:
-    quoted, most = settings.descriptions == "quoted", settings.description_budget
+    quoted = settings.descriptions == "quoted"
+    most = max(settings.description_budget, settings.min_report_tokens)  # what is its own report loses nothing
     return Packer(graph, hierarchy, engine.tokenizer.count, quoted=quoted, most_quoted=most)
 
 
@@ -430,7 +431,8 @@ def _quoted_report(community_id: str, packed: PackedContext, reply: dict[str, An
     the names most often spoken of.
     """
     title = whole(reply["title"], quoted_reports.TITLE_CHARACTERS)
-    if not entirely(title, packed.told):
+    names = [name for record in packed.records for name in record.names]
+    if not entirely(title, [*packed.told, *names]):
         title = _names_as_title(packed, reply["findings"].values())
     summary = whole(reply["summary"], quoted_reports.SUMMARY_CHARACTERS)
     borne_out = [s.text for s in sentences(summary) if supports(s.text, packed.told, most=2)]
@@ -450,10 +452,12 @@ def _quoted_report(community_id: str, packed: PackedContext, reply: dict[str, An
 
 
 def _names_as_title(packed: PackedContext, labels: Iterable[int]) -> str:
-    """The names that the findings' records speak of most, proper names first."""
-    names = Counter(name for label in labels for name in packed.records[label - 1].names)
-    often = [name for name, _ in names.most_common()] or list(packed.records[0].names)
-    return ", ".join(sorted(often, key=lambda name: name[:1].islower())[:3])
+    """Up to three names that the findings' records speak of most, proper names first, within a title's length."""
+    records = [packed.records[label - 1] for label in labels] or list(packed.records)
+    names = Counter(name for record in records if record.kind != "report" for name in record.names)
+    names = names or Counter(record.names[0] for record in records)
+    often = sorted((name for name, _ in names.most_common()), key=lambda name: name[:1].islower())[:3]
+    return whole(", ".join(often), quoted_reports.TITLE_CHARACTERS)
 
 
 def _sentence(summary: str, explanation: str) -> str:

@@ -76,6 +76,12 @@ def test_a_sentence_that_nothing_bears_out_is_cut_from_its_paragraph():
     assert [p["text"] for p in answer.record["reply"]["refused"]] == ["It is a bank."]
 
 
+def test_what_stands_between_sentences_stays_and_short_ones_may_be_quoted():
+    said = ["今日は雨が降った。川が増水した。", "Ana did it.", "At -5 degrees it froze."]
+    reply = dumps(answer=[{"heading": "-", "text": text} for text in said])
+    assert [paragraph.text for paragraph in read_headed(reply, said, "", "").paragraphs] == said
+
+
 def test_a_name_of_the_example_is_refused():
     answer = ask(model(("Aside", f"{SINGS} Ilse Brandt sings."), ("Aside", SINGS), points=((SINGS, 40),)))
     assert answer.text == f"{SINGS} [1]"
@@ -133,6 +139,7 @@ def test_what_the_model_passes_over_counts_if_it_is_near_to_the_question():
 
     assert taken((SINGS, 40)) == [SINGS]
     assert taken((SINGS, 40), embedder=Leaning()) == [LEAKS, SINGS]
+    assert ask(model(("Aside", SINGS), points=((SINGS, 40),)), embedder=Leaning()).record["passed_over"] != []
     assert taken(embedder=Leaning()) == []  # whether there is an answer is for the model to say
 
 
@@ -210,11 +217,12 @@ def test_vector_search_refuses_what_the_chunks_do_not_say():
         )  # fmt: skip
 
     assert asked(("Aside", "Ana Lind leads the choir.")).text.startswith("Ana Lind leads the choir. [1]")
-    near = asked(("Choir", "Ana Lind, famous for devotion, leads music."))
+    near = asked(("Choir", "Ana Lind leads the choir, fearless, devoted."))
     assert near.text.startswith("Ana Lind leads the choir. [1]") and len(near.record["reply"]["refused"]) == 1
     mixed = " ".join(word for chunk in CHUNKS for word in chunk.text.split()[::4])
     assert mixed[:40] not in asked(("Mixed", mixed[:400])).text
     assert "hold no answer" in asked(("Harvest", "Barley harvests abound everywhere.")).text
+    assert "hold no answer" in asked(("None", "The texts do not say who leads.")).text
 
 
 def test_golden_prompts():

@@ -593,8 +593,15 @@ def test_vector_search_fills_the_context_and_no_more(count):
     (request,) = engine.requests
     assert engine.prompt_tokens(request) + request.max_tokens <= SMALL.context_window
     left = count - len(answer.record["batches"][0]["ids"])
-    assert answer.record["dropped"] == {"count": left, "reason": "the context is full"}
+    room = answer.record["budgets"]["room"]
+    assert answer.record["dropped"] == {"count": left, "reason": f"the {room} tokens for chunks are full"}
     assert (left > 0) == (count == 40)
+
+
+def test_vector_search_reads_no_more_than_its_budget():
+    settings = SMALL.model_copy(update={"vector_budget": 400})
+    answer = ask_vector(reader({}), many_chunks(40, 80), question="filler", settings=settings)
+    assert answer.record["budgets"]["room"] == 400 and 2 <= len(answer.record["batches"][0]["ids"]) <= 5
 
 
 def test_nearest_chunk_larger_than_the_context_is_shown_in_part():

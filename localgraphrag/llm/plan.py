@@ -75,7 +75,7 @@ def memory_needed(model: GGUFModel, slots: int, longest: int) -> Memory:
     """
     cells = max((slots + PREFIXES) * padded(TOKENS_PER_SLOT), (1 + PREFIXES) * padded(longest))
     scores = BATCH * padded(longest) * (model.number("attention.head_count") or 1) * 4
-    logits = most_rows(slots + PREFIXES) * model.vocab_size * 4
+    logits = 2 * most_rows(slots + PREFIXES) * model.vocab_size * 4
     weights = int(model.path.stat().st_size * _REPACKED)
     return Memory(weights, cells * model.kv_bytes_per_token, scores + logits)
 
@@ -135,8 +135,8 @@ def choose(model: GGUFModel, identity: str, *, threads: int = 0, gpu_layers: int
 def probe(model: GGUFModel, threads: int = 0) -> Measured:
     """Time steps of several numbers of rows, and of threads where there is a choice. Raises ModelError.
 
-    Every row is one token of a conversation of its own, as when an engine writes. Streams are short: what longer ones
-    add to a row is the same however many there are.
+    Every row is one token of a conversation of its own, as when an engine writes without guesses. Streams are short:
+    what longer ones add to a row is the same however many there are.
     """
     wanted = [threads] if threads else thread_candidates()
     most = max(CANDIDATES)

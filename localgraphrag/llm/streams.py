@@ -54,7 +54,7 @@ class Streams:
     ) -> None:
         self._model, self._api = model, model.api
         self._threads = threads
-        self._batch_size = max(batch, slots + PREFIXES)  # fewer rows than streams abort the process
+        self._batch_size = max(batch, most_rows(slots + PREFIXES))  # fewer rows than streams abort the process
         self._most, self._least, self._longest = slots, padded(cells), longest
         self._flash = (-1 if model.on_gpu else 0) if flash is None else int(flash)
         self._context: Any = None
@@ -134,10 +134,10 @@ class Streams:
             homes = [home for home in range(self.slots, self.slots + PREFIXES) if home not in self._prefixes.values()]
             home = homes[0] if homes else self._prefixes.popitem(last=False)[1]
             self._api.llama_memory_seq_rm(self._memory, home, -1, -1)
-            self._prefixes[prefix] = home
             for at in range(0, len(prefix), self._batch_size):
                 part = prefix[at : at + self._batch_size]
                 self.decode([(token, at + i, home, False) for i, token in enumerate(part)])
+            self._prefixes[prefix] = home
             read = len(prefix)
         self._prefixes.move_to_end(prefix)
         self.copy(self._prefixes[prefix], stream)

@@ -82,10 +82,13 @@ class MapReduceView(View):
         }
 
     def _batch(self, number: int, batch: Mapping[str, Any], fates: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        found = [(f"{number}.{i}", point, point["sources"]) for i, point in enumerate(batch["points"], 1)]
+        # near to the question though the model did not choose them: behind the batch's own
+        over = [point for point in self.answer.record.get("passed_over", ()) if point["batch"] == number]
+        found += [(_key(point), point, point["ids"]) for point in over]
         points = []
-        for position, point in enumerate(batch["points"], 1):
-            key = f"{number}.{position}"
-            told = {"key": key, "text": point["text"], "score": point["score"], "ids": list(point["sources"])}
+        for key, point, ids in found:
+            told = {"key": key, "text": point["text"], "score": point["score"], "ids": list(ids)}
             points.append({**told, "taken": 0, "reason": "", **fates.get(key, {})})
         passages = [[id_, self._titles.get(id_, id_)] for id_ in batch["ids"]]
         return {"passages": passages, "score": batch["score"], "error": batch["error"], "points": points}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from localgraphrag.config import Settings
 from localgraphrag.embed import Embedder
 from localgraphrag.errors import ContextError, ModelError
-from localgraphrag.grounding import Grounding
+from localgraphrag.grounding import Grounding, pieces
 from localgraphrag.llm.types import Message, Request, Usage
 from localgraphrag.llm.units import Outcome, Runner, run_all
 from localgraphrag.prompts import Prompts
@@ -43,7 +43,7 @@ Batch = tuple[Passage, ...]
 NEAR = 0.3
 """Cosine to the question from which a statement counts that the model has passed over."""
 
-MOST_PASSED_OVER = 6
+MOST_PASSED_OVER, MOST_COMPARED = 6, 2000
 
 LEAST_PARAGRAPHS = 3
 """Of an answer, if there are points for them."""
@@ -112,11 +112,13 @@ class MapReduce:
         batches = self.batches(question, passages)
         outcomes = self.map(question, batches)
         found = _candidates(batches, outcomes)
-        chosen = self.choose(question, [*found, *self._passed_over(question, batches, found)])
+        passed_over = self._passed_over(question, batches, found)
+        chosen = self.choose(question, [*found, *passed_over])
         usage = sum((outcome.usage for outcome in outcomes), Usage())
         record = {
             **self._head(missing),
             "batches": [_batch_record(b, o) for b, o in zip(batches, outcomes, strict=True)],
+            "passed_over": [c.record() for c in passed_over],
             "split": _pieces(batches),
             "taken": [c.record(number=number) for number, c in enumerate(chosen.taken, 1)],
             "dropped": [c.record(reason=reason) for c, reason in chosen.dropped],
@@ -207,10 +209,10 @@ class MapReduce:
         nearness = self._nearness(question, [point.text for point in by_score])
         weight = [point.score / 200 + near for point, near in zip(by_score, nearness, strict=True)]
         order = sorted(range(len(by_score)), key=lambda i: -weight[i])
-        seen: Counter[tuple[str, ...]] = Counter()
+        seen: Counter[str] = Counter()
         rounds = {}
         for i in order:
-            home = tuple(_ids(by_score[i].passages[:1]))
+            home = by_score[i].passages[0].id if by_score[i].passages else ""
             rounds[i] = seen[home]
             seen[home] += by_score[i].score > 0
         return [by_score[i] for i in sorted(order, key=lambda i: (by_score[i].score <= 0, rounds[i]))]
@@ -218,34 +220,35 @@ class MapReduce:
     def _passed_over(self, question: str, batches: Sequence[Batch], found: Sequence[Candidate]) -> list[Candidate]:
         """Statements near to the question that a small model did not choose, as points behind those of their batch.
 
-        Only where it chose any at all: whether the texts have an answer is for the model to say.
+        Only of batches of which it chose any: whether a text has an answer is for the model to say. Of very many
+        statements those are compared that share most words with the question.
         """
-        if not self.quoted or self.embedder is None or not any(point.score > 0 for point in found):
+        if not self.quoted or self.embedder is None:
             return []
-        chosen = {point.text for point in found}
-        left = {
-            text: (number, passage)
-            for number, batch in enumerate(batches, 1)
-            for passage in batch
-            for text in statements(passage)
-            if text not in chosen
-        }
-        nearness = dict(zip(left, self._nearness(question, list(left)), strict=True))
-        behind = Counter(point.batch for point in found)
+        chosen, behind = {point.text for point in found}, Counter(point.batch for point in found if point.score > 0)
+        left: dict[str, tuple[int, list[Passage]]] = {}
+        for number, batch in enumerate(batches, 1):
+            for passage in batch if behind[number] else ():
+                for text in statements(passage):
+                    if text not in chosen:
+                        left.setdefault(text, (number, []))[1].append(passage)
+        asked = pieces(question)
+        texts = sorted(left, key=lambda text: -len(pieces(text) & asked))[:MOST_COMPARED]
+        near = sorted(zip(self._nearness(question, texts), texts, strict=True), key=lambda pair: -pair[0])
         points = []
-        for text in sorted(left, key=lambda text: -nearness[text])[:MOST_PASSED_OVER]:
-            number, passage = left[text]
-            if nearness[text] >= NEAR:
+        for nearness, text in near[:MOST_PASSED_OVER]:
+            number, passages = left[text]
+            if nearness >= NEAR:
                 behind[number] += 1
-                points.append(Candidate(number, behind[number], round(100 * nearness[text]), text, (passage,)))
+                points.append(Candidate(number, behind[number], round(100 * nearness), text, tuple(passages)))
         return points
 
     def _nearness(self, question: str, texts: Sequence[str]) -> list[float]:
         """Cosine of each text to the question; all alike without an embedder."""
         if self.embedder is None:
             return [0.0] * len(texts)
-        asked, *others = self.embedder.embed([question, *texts])
-        return [float(other @ asked) for other in others]
+        vectors = self.embedder.embed([question, *texts])
+        return [float(cosine) for cosine in vectors[1:] @ vectors[0]]
 
     def _borrowed(self, question: str, point: Candidate) -> bool:
         """Whether a point brings in a name of the prompt's worked example: small models do."""

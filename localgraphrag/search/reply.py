@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from localgraphrag.attribution import borne_out, supports
@@ -20,9 +21,12 @@ from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.search.answer import Citation
 from localgraphrag.search.passages import Passage
 from localgraphrag.search.sources import Provenance
-from localgraphrag.sentences import is_statement, sentences, whole
+from localgraphrag.sentences import fold, is_statement, sentences, whole
 
 T = TypeVar("T")
+
+VERSION = 2
+"""Of the code behind a reply. Raise it when the same words would become another result."""
 
 MAX_POINTS = 5
 MAX_QUOTED_POINTS = 8  # a quoted point costs the model little
@@ -101,10 +105,11 @@ def statements(passage: Passage) -> list[str]:
         said = [line[2:] for line in passage.text.splitlines() if line.startswith("- ")]
     else:
         said = [sentence.text for sentence in sentences(passage.text)]
-    return [_shortened(text) for text in dict.fromkeys(said) if is_statement(text)]
+    return [shortened(text) for text in dict.fromkeys(said) if is_statement(text)]
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """A statement as it is listed: cut at a word where it is longer than a point may be."""
     return text if len(text) <= POINT_CHARACTERS else f"{text[: text.rfind(' ', 0, POINT_CHARACTERS)]} …"
 
 
@@ -154,19 +159,35 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
     refused: list[Paragraph] = []
     for given in json.loads(text)["answer"]:
         words = whole(given["text"], PARAGRAPH_CHARACTERS)
-        said = [
-            Paragraph(found.text, () if grounding.foreign(found.text) else supports(found.text, shown))
-            for found in sentences(words)
-        ]
-        refused += [sentence for sentence in said if not sentence.cites]
-        held = [sentence for sentence in said if sentence.cites]
-        if held:
-            left = " ".join(sentence.text for sentence in held)
+        kept_here: list[str] = []
+        cites: dict[int, None] = {}
+        for sentence in _pieces(words):
+            found = () if grounding.foreign(sentence) else _sources(sentence, shown)
+            if found:
+                kept_here.append(sentence)
+                cites |= dict.fromkeys(found)
+            else:
+                refused.append(Paragraph(fold(sentence), ()))
+        if kept_here:
+            left = "".join(kept_here).strip()
             heading = whole(given["heading"], HEADING_CHARACTERS).rstrip(".:")
             telling = borne_out(heading, left) and not left.casefold().startswith(heading.casefold())
-            cites = tuple(dict.fromkeys(label for sentence in held for label in sentence.cites))
-            kept.append(Paragraph(left, cites, heading if telling else ""))
+            kept.append(Paragraph(left, tuple(cites), heading if telling else ""))
     return Written(tuple(kept), tuple(refused))
+
+
+def _pieces(words: str) -> list[str]:
+    """The sentences of a paragraph with all that stands between them: joined, they are the paragraph."""
+    ends = [0, *(sentence.end for sentence in sentences(words)[:-1]), len(words)]
+    return [words[start:end] for start, end in pairwise(ends)]
+
+
+def _sources(sentence: str, shown: Sequence[str]) -> tuple[int, ...]:
+    """What bears a sentence out: words too short to compare may stand there as they are."""
+    found = supports(sentence, shown)
+    if not found and (plain := fold(sentence)):
+        found = tuple(label for label, text in enumerate(shown, 1) if plain in fold(text))[:1]
+    return found
 
 
 def quotation(text: str, label: int) -> Paragraph:
@@ -212,7 +233,7 @@ def one_turn(
     shown = (*(message.content for message in request.prefix), request.prompt, request.output.schema)
     sampling = (str(request.max_tokens), str(request.seed), str(request.temperature))
     chunks = tuple(dict.fromkeys(chunk_id for passage in passages for chunk_id in passage.chunk_ids))
-    return Unit(stage, 1, name, (*shown, *sampling), result, ask, chunks)
+    return Unit(stage, VERSION, name, (*shown, *sampling), result, ask, chunks)
 
 
 def same(text: str, other: str) -> bool:

@@ -18,14 +18,16 @@ from localgraphrag.chunks import Chunk
 from localgraphrag.config import Settings
 from localgraphrag.embed import Embedder
 from localgraphrag.errors import ConfigError, ModelError
+from localgraphrag.grounding import pieces
 from localgraphrag.llm.types import Message, Request, Usage
 from localgraphrag.llm.units import Runner, run_all
 from localgraphrag.prompts import Prompts
 from localgraphrag.search.answer import Answer
-from localgraphrag.search.mapreduce import NEAR, context_of
+from localgraphrag.search.mapreduce import context_of
 from localgraphrag.search.passages import Passage, chunk_passage, room_for, split
 from localgraphrag.search.question import check_question
 from localgraphrag.search.reply import (
+    MAX_PARAGRAPHS,
     Paragraph,
     Written,
     answer_output,
@@ -36,6 +38,7 @@ from localgraphrag.search.reply import (
     read_answer,
     read_headed,
     render,
+    shortened,
 )
 from localgraphrag.search.text import chunk_provenance
 from localgraphrag.sentences import is_statement, sentences
@@ -82,7 +85,7 @@ def vector_search(
     order = nearest(asked, vectors, embedder)
     known = [(chunk_id, score) for chunk_id, score in order if chunk_id in given]
     ranked = {chunk_id: score for chunk_id, score in known}
-    search = _VectorSearch(asked, settings, prompts, runner, embedder)
+    search = _VectorSearch(asked, settings, prompts, runner)
     passages, room = search.fill([chunk_passage(given[chunk_id]) for chunk_id, _ in known])
     record: dict[str, Any] = {
         "method": "ss",
@@ -90,12 +93,20 @@ def vector_search(
         "seed": None,
         "model": runner.engine.identity,
         "embedder": embedder.identity,
-        "budgets": {"context": context_of(settings, runner), "answer_tokens": settings.answer_tokens, "room": room},
+        "budgets": {
+            "context": context_of(settings, runner),
+            "vector_budget": settings.vector_budget,
+            "answer_tokens": settings.answer_tokens,
+            "room": room,
+        },
         "batches": [{"ids": list(dict.fromkeys(passage.id for passage in passages))}],
         "similarity": {passage.id: round(ranked[passage.id], 6) for passage in passages},
         "split": {passage.id: passage.part for passage in passages if passage.part},
         "missing": [chunk_id for chunk_id in given if chunk_id not in ranked],
-        "dropped": {"count": len(known) - len({passage.id for passage in passages}), "reason": "the context is full"},
+        "dropped": {
+            "count": len(known) - len({passage.id for passage in passages}),
+            "reason": f"the {room} tokens for chunks are full",
+        },
     }
     if not passages:
         text = "There are no chunks with vectors, so there is nothing to answer from. No model was called."
@@ -131,9 +142,8 @@ def nearest(question: str, vectors: Vectors, embedder: Embedder) -> list[tuple[s
 class _VectorSearch:
     """The one call: what it shows and how much of it fits."""
 
-    def __init__(self, question: str, settings: Settings, prompts: Prompts, runner: Runner, embedder: Embedder) -> None:
+    def __init__(self, question: str, settings: Settings, prompts: Prompts, runner: Runner) -> None:
         self.question, self.settings, self.prompts, self.runner = question, settings, prompts, runner
-        self.embedder = embedder
         self.quoted = settings.descriptions == "quoted"
 
     def request(self, passages: Sequence[Passage]) -> Request:
@@ -172,15 +182,19 @@ class _VectorSearch:
         return replace(written, paragraphs=tuple(_of_passages(p, said) for p in paragraphs))
 
     def _instead(self, refused: Sequence[Paragraph], said: Sequence[tuple[int, str]]) -> list[Paragraph]:
-        """Where nothing that the model wrote is borne out: the statements that come nearest to it."""
-        labels = [label for label, (_, sentence) in enumerate(said, 1) if is_statement(sentence)]
-        if not refused or not labels:
-            return []
-        statements = [said[label - 1][1] for label in labels]
-        vectors = self.embedder.embed([*(sentence.text for sentence in refused), *statements])
-        cosines = vectors[: len(refused)] @ vectors[len(refused) :].T
-        nearest = dict.fromkeys(int(row.argmax()) for row in cosines if row.max() >= NEAR)
-        return [quotation(statements[at], labels[at]) for at in nearest]
+        """Where nothing that the model wrote is borne out: statements that hold most of a sentence's words.
+
+        A sentence that only says that there is no answer has few words of any statement.
+        """
+        told = {text: label for label, (_, text) in enumerate(said, 1) if is_statement(text)}
+        words = {text: pieces(text) for text in told}
+        found: dict[str, int] = {}
+        for sentence in refused:
+            wanted = pieces(sentence.text)
+            best = max(words, key=lambda text: len(words[text] & wanted), default="")
+            if best and len(words[best] & wanted) > len(wanted) / 2:
+                found.setdefault(best, told[best])
+        return [quotation(shortened(text), label) for text, label in found.items()][:MAX_PARAGRAPHS]
 
     def measure(self, passages: Sequence[Passage]) -> int:
         return self.runner.engine.prompt_tokens(self.request(passages))
