@@ -160,8 +160,8 @@ def test_the_probe_is_quick_on_a_slow_machine(timed):
     two_cores = {(2, 4): 0.184, (2, 8): 0.376, (2, 16): 0.464, (2, 32): 0.900}
     measured, seconds = timed(two_cores)
     assert (measured.slots, measured.threads) == (16, 2) and seconds < 6
-    measured, seconds = timed({key: 6 * cost for key, cost in two_cores.items()})
-    assert measured.slots in (4, 8) and seconds < 12
+    with pytest.raises(ModelError, match="busy"):  # what little could be tried says nothing: the defaults are taken
+        timed({key: 6 * cost for key, cost in two_cores.items()})
 
 
 # What is remembered

@@ -133,7 +133,9 @@ def choose(model: GGUFModel, identity: str, *, threads: int = 0, gpu_layers: int
 
 
 def probe(model: GGUFModel, threads: int = 0) -> Measured:
-    """Time steps of several numbers of rows, and of threads where there is a choice. Raises ModelError.
+    """Time steps of several numbers of rows, and of threads where there is a choice.
+
+    Raises ModelError, also when there was no time to try the default number: nothing could be chosen by that.
 
     Every row is one token of a conversation of its own, as when an engine writes without guesses. Streams are short:
     what longer ones add to a row is the same however many there are.
@@ -155,6 +157,8 @@ def probe(model: GGUFModel, threads: int = 0) -> Measured:
         found = {rows: clock.milliseconds(rows) for rows in CANDIDATES if clock.has_time or rows == CANDIDATES[0]}
     finally:
         streams.close()
+    if DEFAULT_SLOTS not in found:
+        raise ModelError(f"a step took so long that {_PROBE_SECONDS:.0f} s were over; it may be busy with other work")
     return Measured(best_slots(found), wanted[0], {str(rows): round(ms, 2) for rows, ms in found.items()})
 
 
