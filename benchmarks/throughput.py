@@ -24,8 +24,9 @@ one prompt of a chunk, in batches; a row of a step costs more where the step has
 
     write_rate = sum(n[r] * r) / sum(n[r] * seconds[r])
 
-with n[r] the number of (c)'s steps that had r rows, and seconds[r] measured with conversations as long as a chunk's
-prompt, between the numbers measured by straight lines. `share_of_floor` = floor / seconds of (c).
+with n[r] the number of (c)'s steps in which r conversations were written, and seconds[r] measured with a row of each
+behind a chunk's prompt, between the numbers measured by straight lines. `share_of_floor` = floor / seconds of (c). The
+floor is that of an engine that writes a token of a conversation at a time; guessed tokens can get below it.
 `share_of_full_floor` is stricter: its write rate is that of a step with every slot in use, so that idle slots at the
 end count against the engine.
 """
@@ -42,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.common import Ask, Listening, Plain, arguments, evenly, parse, sample_chunks, say
+from localgraphrag.llm.drafts import rows_each
 
 if TYPE_CHECKING:
     from localgraphrag.chunks import Chunk
@@ -114,7 +116,7 @@ def one_by_one(name: str, ask: Ask, chunks: Sequence[Chunk], count: Any) -> dict
 
 @dataclass
 class Steps:
-    """What an engine's steps were: rows of those that write, and seconds of either kind."""
+    """What an engine's steps were: conversations of those that write, and seconds of either kind."""
 
     writing: Counter[int] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
@@ -126,10 +128,12 @@ class Steps:
         def noted(rows: Sequence[Row]) -> None:
             begun = time.perf_counter()
             decode(rows)
-            kind = "writing" if len({stream for _, _, stream, _ in rows}) == len(rows) else "reading"
+            conversations = len({stream for _, _, stream, _ in rows})
+            # prompts are read one at a time, in more rows than a conversation is written in
+            kind = "writing" if conversations > 1 or len(rows) <= rows_each(1) else "reading"
             self.seconds[kind] += time.perf_counter() - begun
             if kind == "writing":
-                self.writing[len(rows)] += 1
+                self.writing[conversations] += 1
 
         engine._streams.decode = noted
 
@@ -237,7 +241,7 @@ def floor(usage: Any, seconds: float, writing: Counter[int], measured: Sequence[
             "write_tokens_per_second_all_slots": round(full_rate, 1),
             "milliseconds_per_step": {str(rows): round(s * 1000, 1) for rows, s in zip(counts, step, strict=True)},
         },
-        "steps_by_rows": {str(rows): n for rows, n in sorted(writing.items())},
+        "steps_by_conversations": {str(rows): n for rows, n in sorted(writing.items())},
         "floor_seconds": round(lowest, 1),
         "share_of_floor": round(lowest / seconds, 3),
         "share_of_full_floor": round(full / seconds, 3),

@@ -76,7 +76,7 @@ class Settings(BaseSettings):
         8000, ge=1000, description="Tokens of prompt, context and output together for reports and answers."
     )
     min_report_tokens: int = Field(
-        200, ge=0, description="A community with less text than this is its own report; no model is called."
+        250, ge=0, description="A community with less text than this is its own report; no model is called."
     )
     report_tokens: int = Field(500, ge=100, description="Cap on the tokens of a written report.")
     report_levels: list[int] = Field([], description="Levels whose reports `index` writes; empty means all.")

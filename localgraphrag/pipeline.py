@@ -386,12 +386,15 @@ def extract(
 ) -> dict[str, Extraction]:
     """What is found in each chunk, by chunk id; those that failed are left out.
 
+    The longest come first, so that at the end no long one keeps an engine at work that has room for many.
+
     Raises EmptyExtractionError when the first `EMPTY_CHUNKS` have not one entity between them.
     """
     runner.on_outcome = stage.outcome
     found: dict[str, Extraction] = {}
     empty: list[Outcome[Extraction]] | None = []
-    for outcome in runner.run(map(_placeless, extraction.extraction_units(chunks, settings, prompts))):
+    longest_first = sorted(chunks, key=lambda chunk: -chunk.tokens)
+    for outcome in runner.run(map(_placeless, extraction.extraction_units(longest_first, settings, prompts))):
         if outcome.value is not None:
             found[outcome.unit.name] = replace(outcome.value, chunk_id=outcome.unit.name)
         if empty is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_FINDINGS, LEAST_FINDINGS = 7, 5
 MORE_TURNS = 2  # in which findings are asked for that are still lacking
 ESCAPES = 1.1  # tokens of a sentence in JSON, for one as it stands
-SUMMARY_CHARACTERS, TITLE_CHARACTERS, REASON_CHARACTERS = 400, 80, 100
+SUMMARY_CHARACTERS, TITLE_CHARACTERS, REASON_CHARACTERS = 240, 80, 80
 
 
 def prefix(prompts: Prompts) -> tuple[Message, ...]:

@@ -321,7 +321,8 @@ def own_report(community_id: str, graph: Graph, packer: Packer) -> Report:
     """The report of a community whose element summaries are shown as they are: no model is called, nothing is lost."""
     elements = packer.elements(community_id)
     nodes = sorted(map(graph.node, packer.communities[community_id].node_ids), key=lambda n: (-n.degree, n.id))
-    title = ", ".join(fold(node.name) for node in nodes[:3])
+    named = sorted((fold(node.name) for node in nodes[:6]), key=lambda name: name[:1].islower())  # proper names first
+    title = ", ".join(named[:3])
     return Report(
         community_id=community_id,
         title=title,

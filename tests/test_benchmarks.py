@@ -76,9 +76,9 @@ def test_throughput_on_the_smallest_model(corpus):
     command = ["benchmarks.throughput", "--model", str(FILE), "--slots", "2", "--json"]
     found = json.loads(run(*command, "--chunks", "1", "--baseline-chunks", "0"))
     assert found["c"]["chunks"] == 1 and found["c"]["valid_share"] == 1.0 and found["ratio"] is None
-    assert 0.3 < found["share_of_floor"] < 1.3
+    assert 0.3 < found["share_of_floor"] < 2.5  # guessed tokens may get below the floor of one token at a time
     assert found["share_of_full_floor"] <= found["share_of_floor"] * 1.05
-    assert found["c"]["read_tokens_per_chunk"] > 500 and sum(found["steps_by_rows"].values()) > 0
+    assert found["c"]["read_tokens_per_chunk"] > 500 and sum(found["steps_by_conversations"].values()) > 0
     found |= {"ratio": 2.0, "a": found["c"]}
     assert "| (a) " in throughput.table(found) and "2.0 times" in throughput.table(found)
 

@@ -124,38 +124,34 @@ def test_a_batch_answers_what_one_by_one_answers(engine):
     assert len(same) >= 9  # rows of other requests change the order of float sums; a tie may fall the other way
 
 
-@pytest.mark.parametrize("knows", [True, False])
-def test_guesses_change_the_speed_and_nothing_else(model, monkeypatch, knows):
-    """Guesses that are all right, or all wrong, of replies that are known."""
-    requests, whole = VARIED[:12], []
+def test_guesses_change_the_speed_and_nothing_else(model, monkeypatch):
+    """None, then such as are all right, then all wrong: of replies that are known, in steps of the same rows."""
+    subjects = ["a river", "the mill", "a road", "two towns"]
+    whole: list[list[int]] = []
+    requests = [ask(f"Tell a long story about {subject}.", max_tokens=40, key=subject) for subject in subjects]
 
-    def run(guessing):
+    def run(guess):
         made, steps = make(model), []
-        made._guessing = guessing
+        monkeypatch.setattr("localgraphrag.llm.llamacpp.guess", guess)
+        monkeypatch.setattr("localgraphrag.llm.llamacpp.rows_each", lambda _active: 3)
         decode, finish = made._streams.decode, made._finish
         monkeypatch.setattr(made._streams, "decode", lambda rows: (steps.append(len(rows)), decode(rows)))
-        if not guessing:
-            monkeypatch.setattr(
-                made, "_finish", lambda talk, rest: (whole.append([*talk.tokens]), finish(talk, rest))[1]
-            )
+        monkeypatch.setattr(made, "_finish", lambda talk, rest: (whole.append([*talk.tokens]), finish(talk, rest))[1])
         found = texts(made.run(requests))
         free(made)
         return found, len(steps), made
 
-    def guess(_keys, tokens, most):
+    def rest(tokens, most):
         known = next((w for w in whole if w[: len(tokens)] == tokens), tokens)
-        rest = known[len(tokens) :][:most]
-        return rest if knows else [token + 1 for token in rest]
+        return known[len(tokens) :][:most]
 
-    plain, steps, _ = run(guessing=False)
-    monkeypatch.setattr("localgraphrag.llm.llamacpp.guess", guess)
-    monkeypatch.setattr("localgraphrag.llm.llamacpp.rows_each", lambda _active: 3)
-    guessed, fewer, made = run(guessing=True)
-    assert sum(guessed[key] == plain[key] for key in plain) >= 11  # a tie may fall the other way
-    if knows:
-        assert fewer < 0.8 * steps and made.guessed_right > 0.7 * made.guessed
-    else:
-        assert made.guessed_right < 0.1 * made.guessed
+    plain, steps, _ = run(lambda _keys, _tokens, _most: [])
+    guessed, fewer, made = run(lambda _keys, tokens, most: rest(tokens, most))
+    assert sum(guessed[key] == plain[key] for key in plain) >= 3  # a tie may fall the other way
+    assert fewer < 0.6 * steps and made.guessed_right > 0.7 * made.guessed
+    guessed, _, made = run(lambda _keys, tokens, most: [token + 1 for token in rest(tokens, most)])
+    assert sum(guessed[key] == plain[key] for key in plain) >= 3
+    assert made.guessed_right < 0.2 * made.guessed
 
 
 def test_instructions_are_read_once(engine):

@@ -339,7 +339,7 @@ class TestNoEntities:
 
     def test_a_late_entity_is_enough(self, project: Project, tmp_path: Path):
         docs = self.empty(tmp_path / "empty", 25)
-        (docs / "05.txt").write_text("here is Ada at last")
+        (docs / "05.txt").write_text("here is Ada at last" + " and so on" * 10)  # the longest come first
         assert project.index(docs).entities == 1
         assert project.verify() == []
 
