@@ -7,7 +7,7 @@ function render({ model, el: root }) {
   const text = el("div", { class: "lgr-text", dir: "auto", tabindex: 0, role: "group", "data-keys": true });
   const about = el("div", { class: "lgr-about", role: "status" });
   const title = el("h4");
-  root.classList.add("lgr");
+  adopt(root);
   root.append(title, legend, text, about);
   let pieces = []; // of each span, its elements in the text
 

@@ -22,6 +22,12 @@ function fill(node, attributes, children) {
   return node;
 }
 
+/** Make an element a view's own: its style, and keys that JupyterLab would otherwise take for its commands. */
+function adopt(root) {
+  root.classList.add("lgr");
+  root.setAttribute("data-lm-suppress-shortcuts", "true");
+}
+
 /** Call `draw` whenever one of the traits changes, from Python or from here; returns what ends that. */
 function watch(model, names, draw) {
   const events = names.map((name) => `change:${name}`);

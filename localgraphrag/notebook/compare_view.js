@@ -1,6 +1,5 @@
 function render({ model, el: root }) {
-  root.classList.add("lgr");
-  root.setAttribute("data-lm-suppress-shortcuts", "true");
+  adopt(root);
   const holders = new Map(); // by name of a condition: where its opened citation is shown
 
   const toggle = (key) => put(model, "opened", model.get("opened") === key ? "" : key);

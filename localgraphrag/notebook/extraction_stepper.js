@@ -3,7 +3,7 @@ const isStruck = ([, , , candidates]) => candidates.length > 0 && !candidates[0]
 const isForced = ([, , chosen]) => chosen < 0;
 
 function render({ model, el: root }) {
-  root.classList.add("lgr");
+  adopt(root);
   const title = el("h4");
   const turns = el("div", { class: "lgr-turns", role: "group", "aria-label": "replies" });
   const reply = el("div", { class: "lgr-code lgr-reply", tabindex: 0, role: "group", "aria-label": "the reply, token by token; arrow keys step" });

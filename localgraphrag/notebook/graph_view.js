@@ -1,8 +1,7 @@
 const MOST_LABELS = 40;
 
 function render({ model, el: root }) {
-  root.classList.add("lgr");
-  root.setAttribute("data-lm-suppress-shortcuts", "true");
+  adopt(root);
   const data = model.get("data");
   const count = data.ids.length;
   const numberOf = new Map(data.ids.map((id, number) => [id, number]));

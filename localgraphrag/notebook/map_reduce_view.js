@@ -1,5 +1,5 @@
 function render({ model, el: root }) {
-  root.classList.add("lgr");
+  adopt(root);
   const title = el("h4");
   const told = el("div", { class: "lgr-muted" });
   const batches = el("div", { class: "lgr-batches" });

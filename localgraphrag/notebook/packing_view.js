@@ -8,7 +8,7 @@ const WORDS = {
 };
 
 function render({ model, el: root }) {
-  root.classList.add("lgr");
+  adopt(root);
   const title = el("h4");
   const why = el("div", { class: "lgr-why" });
   const whole = el("div");

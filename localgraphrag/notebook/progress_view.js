@@ -1,6 +1,5 @@
 function render({ model, el: root }) {
-  root.classList.add("lgr");
-  root.setAttribute("data-lm-suppress-shortcuts", "true");
+  adopt(root);
   const title = el("strong");
   const state = el("span", { "aria-live": "polite" });
   const stop = el("button", { type: "button", onclick: () => put(model, "stopping", true) }, "stop");
