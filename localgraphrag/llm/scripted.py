@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from localgraphrag.errors import ContextError
-from localgraphrag.llm.types import Completion, Message, Request, Usage
+from localgraphrag.llm.types import Completion, Message, Request, Tokenizer, Usage
 
 Answerer = Callable[[tuple[Message, ...], Request], str]
 """Gets all messages of the conversation so far (the current prompt last) and the request; returns the reply."""
@@ -59,7 +59,7 @@ class ScriptedEngine:
     def __init__(self, answer: Answerer, name: str = "test", context_tokens: int = 32768) -> None:
         self.answer = answer
         self.identity = f"scripted:{name}"
-        self.tokenizer = WordTokenizer()
+        self.tokenizer: Tokenizer = WordTokenizer()
         self.context_tokens = context_tokens
         self.requests: list[Request] = []  # every request answered, for tests to look at
 
