@@ -22,8 +22,10 @@ LEAST_GAIN = 0.15
 """Of a text's content that a further passage must add."""
 
 
-def supports(text: str, passages: Sequence[str], *, most: int = MOST) -> tuple[int, ...]:
+def supports(text: str, passages: Sequence[str], *, most: int = MOST, least: float = LEAST_SHARE) -> tuple[int, ...]:
     """Labels, from 1, of at most `most` passages that together hold what a text says, the most telling first; or ().
+
+    At least the share `least` of it must be held, 0 to 1.
 
     Content is words of four letters and more by their stems, figures, and pairs of characters in scripts without
     spaces; what few passages have counts more than what all have. A figure that no passage named has refutes the text.
@@ -50,7 +52,7 @@ def supports(text: str, passages: Sequence[str], *, most: int = MOST) -> tuple[i
         left -= held[best]
     share = 1 - sum(weight[piece] for piece in sorted(left)) / total if total else 0.0
     refuted = any(piece.isdigit() for piece in left)
-    return tuple(chosen) if share >= LEAST_SHARE and not refuted else ()
+    return tuple(chosen) if share >= least and not refuted else ()
 
 
 def borne_out(heading: str, text: str) -> bool:

@@ -318,7 +318,7 @@ def index_project(
     Parameters
     ----------
     store : opened by a writer.
-    embedder : None leaves vectors out.
+    embedder : None leaves vectors out, and chooses the findings of reports by shared words.
     meta : values kept with the index.
     warnings : passed on into the summary.
 
@@ -348,7 +348,7 @@ def index_project(
     with reporter.stage("communities"):
         hierarchy = communities_of(graph, settings)
     levels = [k for k in range(len(hierarchy.levels)) if not settings.report_levels or k in settings.report_levels]
-    reports = reports_of(graph, hierarchy, levels, {}, settings, prompts, runner, reporter)
+    reports = reports_of(graph, hierarchy, levels, {}, settings, prompts, runner, reporter, embedder)
     index = tables.Index(documents, chunks, graph, hierarchy, reports)
     with reporter.stage("save"):
         tables.save_index(store, index, used=runner.used, model=engine.identity, meta=meta or {})
@@ -449,6 +449,7 @@ def reports_of(
     prompts: Prompts,
     runner: StoredRunner,
     reporter: Reporter,
+    embedder: Embedder | None,
 ) -> dict[str, Report]:
     """The reports of some levels and those they rest on, telling first how many calls of the model that may take."""
     if not any(hierarchy.levels[k] for k in levels):
@@ -457,7 +458,7 @@ def reports_of(
     named = ", ".join(f"C{k}" for k in levels)
     with reporter.stage("report", len(planned), f"up to {len(planned)} reports for {named}") as stage:
         runner.on_outcome = stage.outcome
-        return write_reports(graph, hierarchy, levels, settings, prompts, runner)
+        return write_reports(graph, hierarchy, levels, settings, prompts, runner, embedder=embedder)
 
 
 def embed_chunks(store: Store, chunks: Sequence[Chunk], embedder: Embedder, stage: Stage) -> None:

@@ -183,7 +183,10 @@ class Project:
                     embedder = self.embedder
                 except ModelError as error:
                     embedder = None
-                    warnings.append(f"No vectors were made, so vector search (ss) will not work: {error}")
+                    warnings.append(
+                        "No vectors were made, so vector search (ss) will not work, and reports compare sentences by "
+                        f"their words alone: {error}"
+                    )
                 if not (self.folder / SETTINGS_FILE).exists():
                     (self.folder / SETTINGS_FILE).write_text(settings_text(self.settings), encoding="utf-8")
                 meta = {"paths": [self._portable(path) for path in given], "settings": self.settings.model_dump()}

@@ -30,7 +30,8 @@ class Asking:
     Parameters
     ----------
     store : opened to read; answers and results of calls are recorded in short transactions of their own.
-    embedder : needed for vector search; elsewhere it ranks quoted points by their nearness to the question.
+    embedder : needed for vector search; elsewhere it ranks quoted points by their nearness to the question, and the
+        sentences that may be findings of a report by what they have in common.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Asking:
             self.prompts,
             self.runner,
             self.reporter,
+            self.embedder,
         )
         reports = {**written, **index.reports}
         with self._if_possible():

@@ -1,15 +1,19 @@
-"""A report whose findings are sentences of the documents: the model chooses them and says what they add up to.
+"""A report whose findings are sentences of the documents, and of which the model writes what they add up to.
 
-Two turns, so that what a report says is written by a model that has just chosen what it rests on. A small model that
-is asked for numbers of records counts them through instead of choosing (docs/log.md); words it has to look for.
+The findings are the sentences that say most of what all of the community's do (`central`), chosen without a model: one
+of 1.5 billion parameters takes those that it reads first, and reading all takes most of the time (docs/log.md).
 """
 
 from __future__ import annotations
 
 import json
-from itertools import accumulate
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from localgraphrag.central import central
+from localgraphrag.embed import Embedder
 from localgraphrag.llm.output import schema
 from localgraphrag.llm.types import Completion, Message, Request
 from localgraphrag.llm.units import Conversation
@@ -19,21 +23,19 @@ from localgraphrag.sentences import is_statement
 if TYPE_CHECKING:
     from localgraphrag.prompts import Prompts
 
-MOST_FINDINGS, LEAST_FINDINGS = 7, 5
-MORE_TURNS = 2  # in which findings are asked for that are still lacking
-ESCAPES = 1.1  # tokens of a sentence in JSON, for one as it stands
+MOST_FINDINGS = 10
+RESTING = 0.5
+"""What it adds to a sentence's standing of 0 to 1 that of all the most entities, links and claims rest on it."""
+
 SUMMARY_CHARACTERS, TITLE_CHARACTERS, REASON_CHARACTERS = 240, 80, 80
 
 
 def prefix(prompts: Prompts) -> tuple[Message, ...]:
-    """Instructions, and one example as a finished conversation."""
-    findings, _, rest = prompts.render("report_quotes_example_reply").strip().partition("\n")
+    """Instructions, and one example as a finished exchange."""
     return (
         Message("system", prompts.render("report_quotes_system")),
         Message("user", prompts.render("report_quotes", context=prompts.render("report_quotes_example"))),
-        Message("assistant", findings),
-        Message("user", prompts.render("report_quotes_about")),
-        Message("assistant", rest),
+        Message("assistant", prompts.render("report_quotes_example_reply")),
     )
 
 
@@ -47,56 +49,38 @@ def quotable(packed: PackedContext) -> dict[str, int]:
     return telling or said
 
 
-def ask(packed: PackedContext, prompts: Prompts, report_tokens: int) -> Conversation[dict[str, Any]]:
-    """The conversation; returns title, rating, reason and summary, and the findings with their records' labels."""
+def findings(packed: PackedContext, embedder: Embedder, report_tokens: int) -> dict[str, int]:
+    """The sentences that are findings, the most central first, with the labels of their records.
+
+    Together they take at most `report_tokens`. What many records rest on counts for more.
+    """
     said = quotable(packed)
-    most = most_findings(packed, said, report_tokens)
-    least = min(most, LEAST_FINDINGS, 1 + len(said) // 3)
-    chosen: Completion = yield Request(
-        prompts.render("report_quotes", context=packed.text),
-        schema(findings_output(list(said), most)),
-        prefix(prompts),
-        max_tokens=report_tokens,
-    )
-    quotes = _read(chosen.text)
-    # A small model stops at two or three, or quotes one again and is stopped. A grammar that asked for more would leave
-    # the engine no way to end a reply that goes round in circles.
-    for _ in range(MORE_TURNS):
-        if len(quotes) >= least:
-            break
-        rest = [text for text in said if text not in quotes]
-        more: Completion = yield Request(
-            prompts.render("report_quotes_more"),
-            schema(findings_output(rest, most - len(quotes))),
-            max_tokens=report_tokens,
-        )
-        quotes += _read(more.text)
-    written: Completion = yield Request(
-        prompts.render("report_quotes_about"), schema(about_output()), max_tokens=max(report_tokens // 2, 100)
-    )
-    return {**json.loads(written.text), "findings": {quote: said[quote] for quote in quotes}}
-
-
-def most_findings(packed: PackedContext, said: dict[str, int], report_tokens: int) -> int:
-    """How many sentences can be quoted within a cap, were they the longest: a list that ran into it has no end."""
     costs = [step.tokens for step in packed.steps if step.action == "add"]
-    longest = sorted((costs[label - 1] * ESCAPES + 4 for label in said.values()), reverse=True)[:MOST_FINDINGS]
-    return max(sum(total <= report_tokens - 20 for total in accumulate(longest)), min(1, len(said)))
+    resting = np.log1p([1 + len(packed.records[label - 1].also) for label in said.values()])
+    bonus = RESTING * resting / resting.max() if said else resting
+    chosen = central(
+        embedder.embed(list(said)), [costs[label - 1] for label in said.values()], report_tokens, MOST_FINDINGS, bonus
+    )
+    texts = list(said)
+    return {texts[i]: said[texts[i]] for i in chosen}
 
 
-def _read(text: str) -> list[str]:
-    return list(dict.fromkeys(json.loads(text)["findings"]))
-
-
-def findings_output(said: list[str], most: int) -> dict[str, Any]:
-    """JSON schema of the findings: sentences, word for word."""
-    if not said:
-        return {"findings": {"type": "array", "maxItems": 0}}
-    return {"findings": {"type": "array", "minItems": 1, "maxItems": most, "items": {"enum": said}}}
+def ask(
+    packed: PackedContext, found: Mapping[str, int], prompts: Prompts, report_tokens: int
+) -> Conversation[dict[str, Any]]:
+    """The conversation about the findings; returns title, rating, reason and summary."""
+    context = "\n".join(f"- {text}" for text in found) or packed.text
+    written: Completion = yield Request(
+        prompts.render("report_quotes", context=context),
+        schema(about_output()),
+        prefix(prompts),
+        max_tokens=max(report_tokens // 2, 100),
+    )
+    return dict(json.loads(written.text))
 
 
 def about_output() -> dict[str, Any]:
-    """JSON schema of what is written once the findings are chosen.
+    """JSON schema of what is written about the findings.
 
     The summary comes last: where the model begins to repeat itself, and is stopped, there is nothing after it to lose.
     """

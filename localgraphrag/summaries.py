@@ -15,6 +15,7 @@ from localgraphrag import quoted_reports
 from localgraphrag.attribution import entirely, supports
 from localgraphrag.chunks import Chunk
 from localgraphrag.communities import Community, Hierarchy
+from localgraphrag.embed import Embedder, HashEmbedder
 from localgraphrag.errors import ContextError, NotFoundError
 from localgraphrag.graph import Graph
 from localgraphrag.llm.output import object_schema, schema
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from localgraphrag.config import Settings
     from localgraphrag.prompts import Prompts
 
-VERSION = 2
+VERSION = 3
 """Of the code behind a report. Raise it when the same reply would become another report."""
+
+OF_ONE_RECORD = 0.7
+"""Share of the content of a summary's sentence that one record must hold, where descriptions are quoted."""
 
 MIN_CONTEXT = 200
 """Tokens of records below which a report is not worth asking for."""
@@ -40,10 +44,7 @@ CHARACTERS_PER_TOKEN = 3.2
 """Measured on English prose rich in names and figures. In denser scripts the engine closes the reply at its cap."""
 
 
-QUOTED_PROMPTS = (
-    "report_quotes_system", "report_quotes", "report_quotes_more", "report_quotes_about", "report_quotes_example",
-    "report_quotes_example_reply",
-)  # fmt: skip
+QUOTED_PROMPTS = ("report_quotes_system", "report_quotes", "report_quotes_example", "report_quotes_example_reply")
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ def write_reports(
     prompts: Prompts,
     runner: Runner,
     on_outcome: Callable[[Outcome[Report]], None] | None = None,
+    embedder: Embedder | None = None,
 ) -> dict[str, Report]:
     """Write the reports of some levels, and those of finer levels that they need.
 
@@ -167,6 +169,7 @@ def write_reports(
     ----------
     on_outcome : called with every outcome of model work, also a stored one. A failed community has no report, and its
         parent is written from its elements.
+    embedder : of the sentences that may be findings, where they are quoted; None compares their words alone.
 
     Returns
     -------
@@ -190,7 +193,7 @@ def write_reports(
         for community_id in ready:
             packed = None if _is_own(packer, community_id, settings) else packer.pack(community_id, reports, budget)
             if packed and packed.records:
-                unit = report_unit(packer.communities[community_id], packed, settings, prompts)
+                unit = report_unit(packer.communities[community_id], packed, settings, prompts, embedder)
                 found.append((packed.tokens, unit))
             else:
                 reports[community_id] = own_report(community_id, graph, packer)
@@ -251,14 +254,20 @@ def plan_reports(
     return tuple(planned)
 
 
-def report_unit(community: Community, packed: PackedContext, settings: Settings, prompts: Prompts) -> Unit[Report]:
+def report_unit(
+    community: Community,
+    packed: PackedContext,
+    settings: Settings,
+    prompts: Prompts,
+    embedder: Embedder | None = None,
+) -> Unit[Report]:
     """The unit of work that writes one report: one request, with a prefix that all reports share.
 
     The unit's report has no `chunk_ids`: where records come from is a fact of the graph and not of the model, so a
     document that moved does not call for another report. `write_reports` adds them from the unit's own `chunks`.
     """
     if settings.descriptions == "quoted":
-        return _quoted_unit(community, packed, settings, prompts)
+        return _quoted_unit(community, packed, settings, prompts, embedder or HashEmbedder())
     prefix = report_prefix(prompts)
     prompt = prompts.render("report", context=packed.text)
     limits = Limits.of(settings.report_tokens)
@@ -276,13 +285,16 @@ def report_unit(community: Community, packed: PackedContext, settings: Settings,
     return Unit("report", VERSION, community.id, inputs, Report, ask, packed.chunk_ids)
 
 
-def _quoted_unit(community: Community, packed: PackedContext, settings: Settings, prompts: Prompts) -> Unit[Report]:
+def _quoted_unit(
+    community: Community, packed: PackedContext, settings: Settings, prompts: Prompts, embedder: Embedder
+) -> Unit[Report]:
     def ask() -> Conversation[Report]:
-        reply = yield from quoted_reports.ask(packed, prompts, settings.report_tokens)
-        return _quoted_report(community.id, packed, reply)
+        findings = quoted_reports.findings(packed, embedder, settings.report_tokens)
+        reply = yield from quoted_reports.ask(packed, findings, prompts, settings.report_tokens)
+        return _quoted_report(community.id, packed, findings, reply)
 
     inputs = (
-        prompts.digest(*QUOTED_PROMPTS), packed.text, str(settings.report_tokens), "greedy",
+        prompts.digest(*QUOTED_PROMPTS), packed.text, str(settings.report_tokens), "greedy", embedder.identity,
         community.id, *(i for record in packed.records for i in record_ids(record)), *packed.told,
     )  # fmt: skip
     return Unit("report", VERSION, community.id, inputs, Report, ask, packed.chunk_ids)
@@ -301,12 +313,11 @@ def context_budget(settings: Settings, prompts: Prompts, engine: Engine) -> int:
     """Tokens left for a report's records beside prompt and output. Raises ContextError when that is too little."""
     window = min(settings.context_window, engine.context_tokens)
     if settings.descriptions == "quoted":
-        turns = [prompts.render("report_quotes", context=""), prompts.render("report_quotes_about")]
-        prefix, output = quoted_reports.prefix(prompts), settings.report_tokens * 3 // 2
+        prompt, prefix = prompts.render("report_quotes", context=""), quoted_reports.prefix(prompts)
     else:
-        turns = [prompts.render("report", context="")]
-        prefix, output = report_prefix(prompts), settings.report_tokens
-    taken = engine.prompt_tokens(Request("\n".join(turns), None, prefix))
+        prompt, prefix = prompts.render("report", context=""), report_prefix(prompts)
+    output = settings.report_tokens
+    taken = engine.prompt_tokens(Request(prompt, None, prefix))
     budget = window - taken - output - MARGIN
     if budget < MIN_CONTEXT:
         raise ContextError(
@@ -425,29 +436,31 @@ def record_ids(record: Record) -> tuple[str, ...]:
     return (record.id, *record.also)
 
 
-def _quoted_report(community_id: str, packed: PackedContext, reply: dict[str, Any]) -> Report:
+def _quoted_report(
+    community_id: str, packed: PackedContext, findings: Mapping[str, int], reply: dict[str, Any]
+) -> Report:
     """As later prompts show it, it is its title and its quotations: nothing that a model put in its own words.
 
-    Of the summary those sentences stay that the records bear out; a title with words that they have not gives way to
-    the names most often spoken of.
+    Of the summary those sentences stay that a single record bears out (small models mix up who did what when they put
+    two together); with none the first finding stands in. A title with words that no record has gives way to the names
+    most often spoken of.
     """
     title = whole(reply["title"], quoted_reports.TITLE_CHARACTERS)
     names = [name for record in packed.records for name in record.names]
     if not entirely(title, [*packed.told, *names]):
-        title = _names_as_title(packed, reply["findings"].values())
+        title = _names_as_title(packed, findings.values())
     summary = whole(reply["summary"], quoted_reports.SUMMARY_CHARACTERS)
-    borne_out = [s.text for s in sentences(summary) if supports(s.text, packed.told, most=2)]
+    borne_out = [s.text for s in sentences(summary) if supports(s.text, packed.told, most=1, least=OF_ONE_RECORD)]
+    summary = " ".join(dict.fromkeys(borne_out)) or next(iter(findings), "")
     return Report(
         community_id=community_id,
         title=title,
-        summary=" ".join(dict.fromkeys(borne_out)),
+        summary=summary,
         rating=reply["rating"],
         rating_reason=whole(reply["rating_reason"], quoted_reports.REASON_CHARACTERS),
-        findings=tuple(
-            Finding(quote, "", record_ids(packed.records[label - 1])) for quote, label in reply["findings"].items()
-        ),
+        findings=tuple(Finding(quote, "", record_ids(packed.records[label - 1])) for quote, label in findings.items()),
         written=True,
-        text="\n".join([title, *(f"- {quote}" for quote in reply["findings"])]),
+        text="\n".join([title, *(f"- {quote}" for quote in findings)]),
         chunk_ids=(),
     )
 

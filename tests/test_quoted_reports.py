@@ -1,16 +1,18 @@
-"""Reports whose findings are sentences of the documents: one record a sentence, chosen by the model word for word."""
+"""Reports whose findings are sentences of the documents: one record a sentence, the most central are chosen."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from test_summaries import make_graph
 
 from localgraphrag import quoted_reports
 from localgraphrag.communities import Community, Hierarchy
 from localgraphrag.config import Settings
+from localgraphrag.embed import HashEmbedder
 from localgraphrag.errors import ContextError
 from localgraphrag.graph import GraphClaim, Sourced
 from localgraphrag.llm.output import check_reply, schema
@@ -18,7 +20,7 @@ from localgraphrag.llm.scripted import ScriptedEngine, WordTokenizer
 from localgraphrag.llm.units import EngineRunner
 from localgraphrag.packing import Packer
 from localgraphrag.prompts import Prompts
-from localgraphrag.summaries import own_report, write_reports
+from localgraphrag.summaries import own_report, report_unit, write_reports
 
 PROMPTS = Prompts()
 SETTINGS = Settings(min_report_tokens=1)
@@ -44,19 +46,32 @@ def packed(graph, budget=999):
     return Packer(graph, HIERARCHY, count, quoted=True).pack("all", {}, budget)
 
 
-def written(graph, *replies, settings=SETTINGS, title="The mill"):
-    """The report on all, and the prompts asked; `replies`: findings of the first turns."""
-    asked, left = [], list(replies)
+def written(graph, settings=SETTINGS, title="The mill", embedder=None):
+    """The report on all, and the prompts asked."""
+    asked = []
 
     def answer(messages, request):
         asked.append(request)
-        if '"findings"' in request.output.schema:
-            return json.dumps({"findings": left.pop(0)}, separators=(",", ":"))
         about = {"title": title, "rating_reason": "Bob", "rating": 3, "summary": f"{SOLD} Ada flew to the moon."}
         return json.dumps(about, separators=(",", ":"))
 
     runner = EngineRunner(ScriptedEngine(answer))
-    return write_reports(graph, HIERARCHY, [0], settings, PROMPTS, runner)["all"], asked
+    return write_reports(graph, HIERARCHY, [0], settings, PROMPTS, runner, embedder=embedder)["all"], asked
+
+
+class Directions:
+    """An embedder of hand-made vectors; what is not named points nowhere."""
+
+    identity, dimensions = "directions", 3
+
+    def __init__(self, **vectors):
+        self.vectors = vectors
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked += texts
+        rows = [next((v for name, v in self.vectors.items() if name in text.casefold()), (0, 0, 0)) for text in texts]
+        return np.array(rows, np.float32).reshape(len(texts), 3)
 
 
 def test_a_sentence_is_one_record_whatever_rests_on_it(graph):
@@ -103,58 +118,75 @@ def test_what_cannot_be_quoted_is_left_out_where_there_is_better(graph):
 
 
 def test_a_title_with_words_that_nobody_said_gives_way_to_the_names(graph):
-    assert written(graph, [SOLD, MET], title="Ada sold the mill")[0].title == "Ada sold the mill"
-    report, _ = written(graph, [SOLD, MET], title="The mill: a failed project")
-    assert report.title == "A, B, D" and report.text.startswith("A, B, D\n")
+    assert written(graph, title="Ada sold the mill")[0].title == "Ada sold the mill"
+    report, _ = written(graph, title="The mill: a failed project")
+    assert report.title == "A, B, C" and report.text.startswith("A, B, C\n")
 
 
 def test_findings_are_sentences_with_all_that_rests_on_them(graph):
-    report, asked = written(graph, [SOLD, MET])
-    assert [finding.summary for finding in report.findings] == [SOLD, MET]
-    assert set(report.findings[0].records) == {"r3", "k1"}
-    assert report.text == f"The mill\n- {SOLD}\n- {MET}"
-    assert (report.rating, report.rating_reason, len(asked)) == (3, "Bob", 2)
+    report, asked = written(graph)
+    assert [finding.summary for finding in report.findings] == [MET, SOLD, "Cid left for the coast."]
+    assert set(report.findings[1].records) == {"r3", "k1"}
+    assert report.text == f"The mill\n- {MET}\n- {SOLD}\n- Cid left for the coast."
+    assert (report.rating, report.rating_reason, len(asked)) == (3, "Bob", 1)
+
+
+def test_the_author_reads_the_findings_and_nothing_else(graph):
+    _, [request] = written(graph)
+    assert f"- {MET}\n- {SOLD}\n- Cid left for the coast.\n" in request.prompt
+    assert "Dear Miss Dora" not in request.prompt
+
+
+def test_the_most_central_sentence_comes_first_and_what_repeats_it_last():
+    said = {"a": "Rain fell on the mill.", "b": "Rain fell, and the mill stood in it.", "c": "The mill is in Ness now.",
+            "d": "Nothing like it at all here."}  # fmt: skip
+    graph = make_graph({i: ("object", text) for i, text in said.items()}, {})
+    everybody = Hierarchy(((Community("all", 0, "", (), tuple(said)),),))
+    context = Packer(graph, everybody, count, quoted=True).pack("all", {}, 999)
+    near = Directions(rain=(1, 0, 0), ness=(0.8, 0.6, 0), nothing=(0, 0, 1))
+    assert list(quoted_reports.findings(context, near, 500)) == [said["a"], said["d"], said["c"], said["b"]]
+
+
+def test_what_more_records_rest_on_counts_more(graph):
+    same = Directions(ada=(1, 0, 0), cid=(1, 0, 0))
+    assert next(iter(quoted_reports.findings(packed(graph), same, 500))) == MET
+    bare = make_graph(
+        {**SAID, "a": ("person", "Ada was early."), "b": ("person", "")}, {"r3": ("b", "d", SOLD)}, [CLAIM]
+    )
+    assert next(iter(quoted_reports.findings(packed(bare), same, 500))) == SOLD
+
+
+def test_findings_take_no_more_than_their_tokens(graph):
+    context = packed(graph)
+    costs = [step.tokens for step in context.steps if step.action == "add"]
+    for room in (100, costs[0] + costs[1], costs[0] + costs[1] - 1, 1):
+        found = quoted_reports.findings(context, HashEmbedder(), room)
+        assert len(found) == 1 or sum(costs[label - 1] for label in found.values()) <= room
+    assert len(quoted_reports.findings(context, HashEmbedder(), 100)) == 3
+
+
+def test_another_embedder_is_another_report(graph):
+    units = [report_unit(ALL, packed(graph), SETTINGS, PROMPTS, e) for e in (None, HashEmbedder(), Directions())]
+    assert units[0].key("m") == units[1].key("m") != units[2].key("m")
+
+
+def test_sentences_are_compared_only_when_a_report_is_written(graph):
+    near = Directions(ada=(1, 0, 0))
+    report_unit(ALL, packed(graph), SETTINGS, PROMPTS, near)
+    assert near.asked == []
+    written(graph, embedder=near)
+    assert near.asked == [MET, SOLD, "Cid left for the coast."]
 
 
 def test_a_summary_keeps_what_the_records_bear_out(graph):
-    assert written(graph, [SOLD, MET])[0].summary == SOLD
-
-
-def test_what_was_quoted_twice_is_asked_again(graph):
-    report, asked = written(graph, [MET, MET], [SOLD])
-    assert [finding.summary for finding in report.findings] == [MET, SOLD]
-    assert (
-        len(asked) == 3
-        and '"minItems": 1' in asked[0].output.schema
-        and MET not in asked[1].output.schema
-        and SOLD in asked[1].output.schema
-    )
-
-
-def test_as_many_are_asked_for_as_the_cap_holds_were_they_the_longest(graph):
-    context = packed(graph)
-    said = quoted_reports.quotable(context)
-    most = [quoted_reports.most_findings(context, said, cap) for cap in (100, 60, 45, 10)]
-    assert most[0] == len(said) == 3 and most == sorted(most, reverse=True) and most[-1] == 1
-
-
-def test_only_sentences_of_the_context_can_be_quoted(graph):
-    _, asked = written(graph, [SOLD, MET])
-    reply = json.dumps({"findings": [SOLD, "Ada flew to the moon."]}, separators=(",", ":"))
-    with pytest.raises(Exception, match="moon|reply"):
-        check_reply(asked[0].output, reply)
+    assert written(graph)[0].summary == SOLD
 
 
 def test_an_empty_community_has_no_findings():
     bare = make_graph({"a": ("person", "")}, {})
     hierarchy = Hierarchy(((Community("all", 0, "", (), ("a",)),),))
 
-    def answer(messages, request):
-        if '"findings"' in request.output.schema:
-            return '{"findings":[]}'
-        return '{"title":"A","rating_reason":"-","rating":0,"summary":"-"}'
-
-    runner = EngineRunner(ScriptedEngine(answer))
+    runner = EngineRunner(ScriptedEngine(lambda *_: '{"title":"A","rating_reason":"-","rating":0,"summary":"-"}'))
     report = write_reports(bare, hierarchy, [0], SETTINGS, PROMPTS, runner)["all"]
     assert report.findings == () and report.text == "A"
 
@@ -164,7 +196,7 @@ def test_a_sub_community_gives_way_to_its_quotations(graph):
     rest = Community("rest", 1, "top", (), ("c", "d", "e"))
     top = Community("top", 0, "", ("part", "rest"), ALL.node_ids)
     packer = Packer(graph, Hierarchy(((top,), (part, rest))), count, quoted=True)
-    report, _ = written(graph, [SOLD, MET])
+    report, _ = written(graph)
     reports = {"part": report.__class__(**{**report.__dict__, "community_id": "part"})}
     steps = packer.substitutions("top", 1, lambda i: packer.report_tokens(i, reports) and 1)
     assert [step.id for step in steps if step.action == "substitute"] == ["part"]
@@ -174,14 +206,11 @@ def test_a_sub_community_gives_way_to_its_quotations(graph):
 
 
 def test_the_example_obeys_the_format():
-    example = PROMPTS.render("report_quotes_example").splitlines()
-    said = [line.partition(". ")[2] for line in example]
     prefix = quoted_reports.prefix(PROMPTS)
-    check_reply(schema(quoted_reports.findings_output(said, 5)), prefix[2].content)
-    check_reply(schema(quoted_reports.about_output()), prefix[4].content)
-    assert [message.role for message in prefix] == ["system", "user", "assistant", "user", "assistant"]
+    check_reply(schema(quoted_reports.about_output()), prefix[2].content)
+    assert [message.role for message in prefix] == ["system", "user", "assistant"]
 
 
 def test_a_context_too_small_says_what_it_holds(graph):
     with pytest.raises(ContextError, match="at least 200 are needed"):
-        written(graph, settings=Settings(min_report_tokens=1, context_window=1000))
+        written(graph, settings=Settings(min_report_tokens=1, context_window=1000, report_tokens=700))
