@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_search import CHUNKS, GRAPH, HIERARCHY, PROMPTS, QUESTION, conversation, golden, make_report
@@ -15,6 +16,8 @@ from localgraphrag.embed import HashEmbedder
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.llm.units import EngineRunner
 from localgraphrag.search import global_search, text_search, vector_search
+from localgraphrag.search.mapreduce import MOST_READ, Candidate, MapReduce
+from localgraphrag.search.nearness import Nearness
 from localgraphrag.search.passages import Passage, chunk_passage
 from localgraphrag.search.reply import read_headed, read_quoted_map, statements
 
@@ -53,19 +56,26 @@ def ask(engine, **more):
 
 
 def test_points_are_statements_and_paragraphs_find_their_sources():
-    answer = ask(model(("The dam leaks since the flood", "Since the flood the dam leaks."), ("Aside", SINGS)))
+    answer = ask(model(("The dam leaks since the flood", "Since the flood the dam leaks."), ("...", SINGS)))
     assert answer.text == f"The dam leaks since the flood\nSince the flood the dam leaks. [1]\n\n{SINGS} [2]"
     assert [citation.id for citation in answer.citations] == ["c-dam", "c-choir"]
     assert [taken["text"] for taken in answer.record["taken"]] == [LEAKS, SINGS]
 
 
-def test_a_heading_that_says_more_than_its_text_is_left_out():
-    answer = ask(model(("The school is closed", SINGS), points=((SINGS, 40),)))
-    assert answer.text == f"{SINGS} [1]"
+def test_a_heading_that_says_more_than_its_text_is_marked_as_the_models_own():
+    answer = ask(model(("Faith and loneliness", SINGS), points=((SINGS, 40),)))
+    assert answer.text == f"(Faith and loneliness)\n{SINGS} [1]"
+
+
+@pytest.mark.parametrize(
+    "heading", ["The choir of Ness Valley", "The choir of 1912", "Praise for Ilse Brandt", "...", "(.)"]
+)
+def test_a_heading_that_names_what_its_text_does_not_is_left_out(heading):
+    assert ask(model((heading, SINGS), points=((SINGS, 40),))).text == f"{SINGS} [1]"
 
 
 def test_what_no_point_bears_out_is_refused_and_recorded():
-    answer = ask(model(("Harvest", "The harvest of barley was plentiful."), ("Aside", SINGS), points=((SINGS, 40),)))
+    answer = ask(model(("Harvest", "The harvest of barley was plentiful."), ("...", SINGS), points=((SINGS, 40),)))
     assert answer.text == f"{SINGS} [1]"
     assert [p["text"] for p in answer.record["reply"]["refused"]] == ["The harvest of barley was plentiful."]
 
@@ -83,7 +93,7 @@ def test_what_stands_between_sentences_stays_and_short_ones_may_be_quoted():
 
 
 def test_a_name_of_the_example_is_refused():
-    answer = ask(model(("Aside", f"{SINGS} Ilse Brandt sings."), ("Aside", SINGS), points=((SINGS, 40),)))
+    answer = ask(model(("...", f"{SINGS} Ilse Brandt sings."), ("...", SINGS), points=((SINGS, 40),)))
     assert answer.text == f"{SINGS} [1]"
 
 
@@ -93,9 +103,15 @@ def test_where_nothing_is_borne_out_the_points_are_the_answer():
 
 
 def test_a_short_answer_is_made_up_by_the_best_points_it_does_not_cite():
-    answer = ask(model(("Aside", SINGS), points=((LEAKS, 90), (SINGS, 80))))
+    answer = ask(model(("...", SINGS), points=((LEAKS, 90), (SINGS, 80))))
     assert answer.text == f"{SINGS} [1]\n\n{LEAKS} [2]"
-    assert ask(model(("Aside", SINGS), points=((LEAKS, 40), (SINGS, 80)))).text == f"{SINGS} [1]"
+
+
+def test_a_short_answer_is_not_made_up_by_what_is_far_from_the_question():
+    near = ask(model(("...", SINGS), points=((LEAKS, 90), (SINGS, 80))), embedder=Leaning())
+    assert near.text == f"{SINGS} [1]\n\n{LEAKS} [2]"
+    far = ask(model(("...", LEAKS), points=((LEAKS, 90), (SINGS, 80))), embedder=Leaning())
+    assert far.text == f"{LEAKS} [1]" and len(far.record["taken"]) == 2
 
 
 def test_a_bracket_of_a_document_never_passes_for_a_mark():
@@ -114,37 +130,90 @@ class Leaning:
     identity, dimensions = "leaning", 2
 
     def embed(self, texts):
-        return np.array([[1.0, 0.0] if text == QUESTION else [text.count("leaks"), 1.0] for text in texts])
+        rows = np.array([[1.0, 0.0] if text == QUESTION else [text.count("leaks"), 1.0] for text in texts], np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def test_the_first_point_of_every_report_comes_before_the_second_of_any():
+def taken_of(texts, points, embedder=None):
+    """The texts taken where one report says them all and the model gives `points`."""
+    said = "\n".join(f"- {text}" for text in texts)
+    reports = {**REPORTS, "c-dam": make_report("c-dam", "The dam", said, "r-ab", chunk_ids=("t0",))}
+    answer = global_search(
+        QUESTION, hierarchy=HIERARCHY, reports=reports, graph=GRAPH, chunks=CHUNKS, settings=SETTINGS, prompts=PROMPTS,
+        runner=EngineRunner(model(("...", SINGS), points=points)), level=1, embedder=embedder,
+    )  # fmt: skip
+    return [point["text"] for point in answer.record["taken"]], answer.record
+
+
+def test_nearness_to_the_question_counts_with_the_score():
     rusty = "The gate of the dam leaks, leaks and rusts away."
-    reports = {**REPORTS, "c-dam": make_report("c-dam", "The dam", f"- {LEAKS}\n- {rusty}", "r-ab", chunk_ids=("t0",))}
+    points = ((LEAKS, 40), (rusty, 30), (SINGS, 80))
+    by_score, record = taken_of([LEAKS, rusty], points)
+    assert by_score == [SINGS, LEAKS, rusty] and record["embedder"] is None
+    by_both, record = taken_of([LEAKS, rusty], points, Leaning())
+    assert by_both == [rusty, LEAKS, SINGS] and record["embedder"] == "leaning"
 
-    def taken(**more):
-        engine = model(("Aside", SINGS), points=((LEAKS, 90), (rusty, 80), (SINGS, 10)))
-        answer = global_search(
-            QUESTION, hierarchy=HIERARCHY, reports=reports, graph=GRAPH, chunks=CHUNKS, settings=SETTINGS,
-            prompts=PROMPTS, runner=EngineRunner(engine), level=1, **more,
-        )  # fmt: skip
-        return [point["text"] for point in answer.record["taken"]], answer.record["embedder"]
 
-    assert taken() == ([LEAKS, SINGS, rusty], None)
-    assert taken(embedder=Leaning()) == ([rusty, SINGS, LEAKS], "leaning")
+class Alike:
+    """An embedder to which all that says "dam" is the same, and the question has to do with nothing."""
+
+    identity, dimensions = "alike", 3
+
+    def embed(self, texts):
+        rows = [[0, 0, 1] if text == QUESTION else [1, 0, 0] if "dam" in text else [0, 1, 0] for text in texts]
+        return np.array(rows, np.float32)
+
+
+def test_a_point_falls_behind_that_is_like_a_better_one():
+    breaks = "The dam of the valley will break next year."
+    assert taken_of([LEAKS, breaks], ((LEAKS, 90), (breaks, 80), (SINGS, 40)), Alike())[0] == [LEAKS, SINGS, breaks]
+
+
+def test_a_small_model_reads_the_best_points_and_no_more():
+    said = [f"{letter * 9} leaks since {letter * 7}." for letter in "abcdefghijklmnopq"]
+    near = Nearness(None, QUESTION, ())
+    search = MapReduce(
+        "ts",
+        None,
+        "chunks",
+        0,
+        SETTINGS.model_copy(update={"reduce_budget": 1900}),
+        PROMPTS,
+        EngineRunner(model()),
+        None,
+    )
+    chosen = search.choose(near, [Candidate(1, n, 90 - n, text, ()) for n, text in enumerate(said, 1)])
+    assert [c.text for c in chosen.taken] == said[:MOST_READ]
+    assert {reason for _, reason in chosen.dropped} == {f"comes after the best {MOST_READ}"}
+
+
+def test_what_all_texts_share_makes_none_of_them_near():
+    class Town:
+        identity, dimensions = "town", 3
+
+        def embed(self, texts):
+            rows = np.array([[1.0, "water" in text, "choir" in text] for text in texts], np.float32)
+            return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    texts = ["the water is brown", *[f"the choir sings again, {n}" for n in range(30)]]
+    near = Nearness(Town(), "what of the water?", texts)
+    assert near.to_question(texts[0]) > 0.9 and near.to_question(texts[1]) < 0
+    assert near.between(texts[1], texts[:3]) == pytest.approx([0.5, 1, 1], abs=1e-6)
+    assert near.to_question("not given") == 0 and near.between("not given", texts[:2]) == [0, 0]
 
 
 def test_what_the_model_passes_over_counts_if_it_is_near_to_the_question():
     def taken(*points, **more):
-        return [point["text"] for point in ask(model(("Aside", SINGS), points=points), **more).record["taken"]]
+        return [point["text"] for point in ask(model(("...", SINGS), points=points), **more).record["taken"]]
 
     assert taken((SINGS, 40)) == [SINGS]
     assert taken((SINGS, 40), embedder=Leaning()) == [LEAKS, SINGS]
-    assert ask(model(("Aside", SINGS), points=((SINGS, 40),)), embedder=Leaning()).record["passed_over"] != []
+    assert ask(model(("...", SINGS), points=((SINGS, 40),)), embedder=Leaning()).record["passed_over"] != []
     assert taken(embedder=Leaning()) == []  # whether there is an answer is for the model to say
 
 
 def test_no_point_is_no_answer():
-    answer = ask(model(("Aside", SINGS), points=()))
+    answer = ask(model(("...", SINGS), points=()))
     assert answer.text.startswith("None of the 2 reports") and answer.citations == ()
 
 
@@ -201,9 +270,11 @@ def test_a_heading_that_only_begins_the_text_is_not_said_twice():
 def test_text_search_quotes_the_chunks():
     said = [s for chunk in CHUNKS for s in statements(chunk_passage(chunk))]
     assert said
-    engine = model(("Aside", said[0]), points=((said[0], 80),))
+    engine = model(("...", said[0]), points=[(text, 80) for text in said[:3]])
     answer = text_search(QUESTION, chunks=CHUNKS, settings=SETTINGS, prompts=PROMPTS, runner=EngineRunner(engine))
-    assert answer.text == f"{said[0]} [1]" and answer.citations[0].kind == "chunk"
+    first, *rest = answer.text.split("\n\n")
+    assert first == f"{said[0]} [1]" and {text[:-4] for text in rest} < set(said)
+    assert answer.citations[0].kind == "chunk"
 
 
 def test_vector_search_refuses_what_the_chunks_do_not_say():
@@ -216,7 +287,7 @@ def test_vector_search_refuses_what_the_chunks_do_not_say():
             runner=EngineRunner(model(*paragraphs)),
         )  # fmt: skip
 
-    assert asked(("Aside", "Ana Lind leads the choir.")).text.startswith("Ana Lind leads the choir. [1]")
+    assert asked(("...", "Ana Lind leads the choir.")).text.startswith("Ana Lind leads the choir. [1]")
     near = asked(("Choir", "Ana Lind leads the choir, fearless, devoted."))
     assert near.text.startswith("Ana Lind leads the choir. [1]") and len(near.record["reply"]["refused"]) == 1
     mixed = " ".join(word for chunk in CHUNKS for word in chunk.text.split()[::4])

@@ -30,6 +30,7 @@ from localgraphrag.search import (
     vector_search,
 )
 from localgraphrag.search.mapreduce import Candidate, MapReduce
+from localgraphrag.search.nearness import Nearness
 from localgraphrag.search.passages import MIN_ROOM, Passage, chunk_passage, pack, shuffle, split
 from localgraphrag.search.reply import Paragraph, Written, render, same
 from localgraphrag.search.text import chunk_provenance
@@ -323,6 +324,9 @@ def test_no_passages_at_all_is_said_without_a_call():
     assert engine.requests == []
 
 
+BARE = Nearness(None, QUESTION, ())
+
+
 def candidates_of(scores_and_texts):
     shown = (chunk_passage(CHUNKS[0]),)
     return [Candidate(n // 3 + 1, n % 3 + 1, score, text, shown) for n, (score, text) in enumerate(scores_and_texts)]
@@ -337,7 +341,7 @@ def test_reduce_takes_points_by_score_until_one_does_not_fit(drawn, budget):
     search = searcher(engine, limits)
     base = engine.prompt_tokens(search._reduce_request(QUESTION, ()))
     try:
-        chosen = search.choose(QUESTION, points)
+        chosen = search.choose(BARE, points)
     except ContextError:
         best = max(points, key=lambda c: (c.score, -c.batch, -c.position))
         assert engine.prompt_tokens(search._reduce_request(QUESTION, [best])) - base > budget
@@ -358,7 +362,7 @@ def test_a_repeated_point_is_dropped_and_its_passages_join_the_one_that_stays():
         Candidate(1, 1, 60, "The dam above the mill is leaking", (second,)),
         Candidate(2, 1, 90, "The dam above the mill is leaking.", (first,)),
     ]
-    chosen = searcher(reader({})).choose(QUESTION, points)
+    chosen = searcher(reader({})).choose(BARE, points)
     assert [(c.score, c.passages) for c in chosen.taken] == [(90, (first, second))]
     assert chosen.dropped == ((points[0], "repeats point 1"),)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from localgraphrag.llm.types import Message, Request, Usage
 from localgraphrag.llm.units import Outcome, Runner, run_all
 from localgraphrag.prompts import Prompts
 from localgraphrag.search.answer import Answer
+from localgraphrag.search.nearness import Nearness
 from localgraphrag.search.passages import Passage, pack, room_for, shuffle
 from localgraphrag.search.reply import (
     MAX_PARAGRAPHS,
@@ -40,16 +41,22 @@ from localgraphrag.search.sources import Provenance
 
 Batch = tuple[Passage, ...]
 
-NEAR = 0.3
-"""Cosine to the question from which a statement counts that the model has passed over."""
+NEAR, PASSED_OVER = 0.22, 50
+"""Nearness to the question from which a statement counts that the model has passed over, and the score it then gets."""
 
 MOST_PASSED_OVER, MOST_COMPARED = 6, 2000
 
-LEAST_PARAGRAPHS = 3
-"""Of an answer, if there are points for them."""
+WORTH = 1 / 200
+"""Of a point's score, beside its nearness to the question: the model's 90, 80 and 70 tell less than that."""
 
-TELLING = 50
-"""Score from which a point may make up for a paragraph that is lacking."""
+REPEATING = 0.3
+"""Of its likeness to a better point, by which a point falls behind: each matter has its say."""
+
+MOST_READ = 12
+"""Quoted points that the answer is written from; a small model given more takes any."""
+
+LEAST_PARAGRAPHS, NEAR_ENOUGH = 4, 0.1
+"""Of an answer, if there are points for them; and how near to the question these must be."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +119,9 @@ class MapReduce:
         batches = self.batches(question, passages)
         outcomes = self.map(question, batches)
         found = _candidates(batches, outcomes)
-        passed_over = self._passed_over(question, batches, found)
-        chosen = self.choose(question, [*found, *passed_over])
+        near = self._nearness(question, batches, found)
+        passed_over = self._passed_over(near, batches, found)
+        chosen = self.choose(near, [*found, *passed_over])
         usage = sum((outcome.usage for outcome in outcomes), Usage())
         record = {
             **self._head(missing),
@@ -127,7 +135,7 @@ class MapReduce:
         if not chosen.taken:
             text = self._nothing(passages, outcomes)
             return Answer(question, self.method, self.level, text, (), usage, {**record, "usage": as_record(usage)})
-        reduced = self.reduce(question, chosen.taken)
+        reduced = self.reduce(near, chosen.taken)
         assert reduced.value is not None
         usage += reduced.usage
         text, citations = render(reduced.value, lambda label: chosen.taken[label - 1].passages, self.provenance)
@@ -159,12 +167,13 @@ class MapReduce:
             )
         return outcomes
 
-    def choose(self, question: str, candidates: Sequence[Candidate]) -> Chosen:
-        """Points, best first (`_ranked`), until one does not fit the reduce budget.
+    def choose(self, near: Nearness, candidates: Sequence[Candidate]) -> Chosen:
+        """Points, best first (`_ranked`), until one does not fit the reduce budget; of quoted ones `MOST_READ`.
 
         Points that score 0, that name something of the prompt's example, or that are near-identical to a better one are
         left out before that; a repeated point lends its passages to the one that stays.
         """
+        question = near.question
 
         def measure(points: Sequence[Candidate]) -> int:
             return self.runner.engine.prompt_tokens(self._reduce_prompt(question, points))
@@ -174,7 +183,7 @@ class MapReduce:
         taken: list[Candidate] = []
         dropped: list[tuple[Candidate, str]] = []
         full = False
-        for point in self._ranked(question, candidates):
+        for point in self._ranked(near, candidates):
             if point.score <= 0:
                 dropped.append((point, "scored 0"))
             elif not self.quoted and self._borrowed(question, point):
@@ -184,6 +193,8 @@ class MapReduce:
             elif (twin := next((i for i, kept in enumerate(taken) if same(point.text, kept.text)), None)) is not None:
                 taken[twin] = replace(taken[twin], passages=(*taken[twin].passages, *point.passages))
                 dropped.append((point, f"repeats point {twin + 1}"))
+            elif self.quoted and len(taken) == MOST_READ:
+                dropped.append((point, f"comes after the best {MOST_READ}"))
             elif measure([*taken, point]) - base <= room:
                 taken.append(point)
             else:
@@ -196,59 +207,54 @@ class MapReduce:
             )
         return Chosen(tuple(taken), tuple(dropped))
 
-    def _ranked(self, question: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def _ranked(self, near: Nearness, candidates: Sequence[Candidate]) -> list[Candidate]:
         """By score, best first (ties: batch, then position).
 
         Of quoted points a small model scores the first it lists 90, the next 80, and so on, whatever they say
-        (docs/log.md). So nearness to the question counts with the score, and the best point of every passage comes
-        before the second of any: each part of the corpus has its say.
+        (docs/log.md). So nearness to the question counts more, and a point falls behind that is like a better one.
         """
         by_score = sorted(candidates, key=lambda c: (-c.score, c.batch, c.position))
-        if not self.quoted or not by_score:
+        if not self.quoted:
             return by_score
-        nearness = self._nearness(question, [point.text for point in by_score])
-        weight = [point.score / 200 + near for point, near in zip(by_score, nearness, strict=True)]
-        order = sorted(range(len(by_score)), key=lambda i: -weight[i])
-        seen: Counter[str] = Counter()
-        rounds = {}
-        for i in order:
-            home = by_score[i].passages[0].id if by_score[i].passages else ""
-            rounds[i] = seen[home]
-            seen[home] += by_score[i].score > 0
-        return [by_score[i] for i in sorted(order, key=lambda i: (by_score[i].score <= 0, rounds[i]))]
+        worth = {id(point): WORTH * point.score + near.to_question(point.text) for point in by_score}
+        left = sorted((p for p in by_score if p.score > 0), key=lambda p: -worth[id(p)])
+        repeats = dict.fromkeys(worth, 0.0)
+        best: list[Candidate] = []
+        while left and len(best) < 2 * MOST_READ:  # of those behind, none is read
+            first = max(left, key=lambda p: worth[id(p)] - REPEATING * repeats[id(p)])
+            best.append(first)
+            left.remove(first)
+            for point, likeness in zip(left, near.between(first.text, [p.text for p in left]), strict=True):
+                repeats[id(point)] = max(repeats[id(point)], likeness)
+        return [*best, *left, *(p for p in by_score if p.score <= 0)]
 
-    def _passed_over(self, question: str, batches: Sequence[Batch], found: Sequence[Candidate]) -> list[Candidate]:
+    def _passed_over(self, near: Nearness, batches: Sequence[Batch], found: Sequence[Candidate]) -> list[Candidate]:
         """Statements near to the question that a small model did not choose, as points behind those of their batch.
 
-        Only of batches of which it chose any: whether a text has an answer is for the model to say. Of very many
-        statements those are compared that share most words with the question.
+        Only if it chose any at all: whether there is an answer is for the model to say.
         """
-        if not self.quoted or self.embedder is None:
-            return []
         chosen, behind = {point.text for point in found}, Counter(point.batch for point in found if point.score > 0)
+        if not self.quoted or not behind:
+            return []
         left: dict[str, tuple[int, list[Passage]]] = {}
-        for number, batch in enumerate(batches, 1):
-            for passage in batch if behind[number] else ():
-                for text in statements(passage):
-                    if text not in chosen:
-                        left.setdefault(text, (number, []))[1].append(passage)
-        asked = pieces(question)
-        texts = sorted(left, key=lambda text: -len(pieces(text) & asked))[:MOST_COMPARED]
-        near = sorted(zip(self._nearness(question, texts), texts, strict=True), key=lambda pair: -pair[0])
+        for number, passage, text in _said(batches):
+            if text not in chosen:
+                left.setdefault(text, (number, []))[1].append(passage)
         points = []
-        for nearness, text in near[:MOST_PASSED_OVER]:
+        for text in sorted(left, key=lambda text: -near.to_question(text))[:MOST_PASSED_OVER]:
             number, passages = left[text]
-            if nearness >= NEAR:
+            if near.to_question(text) >= NEAR:
                 behind[number] += 1
-                points.append(Candidate(number, behind[number], round(100 * nearness), text, tuple(passages)))
+                points.append(Candidate(number, behind[number], PASSED_OVER, text, tuple(passages)))
         return points
 
-    def _nearness(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Cosine of each text to the question; all alike without an embedder."""
-        if self.embedder is None:
-            return [0.0] * len(texts)
-        vectors = self.embedder.embed([question, *texts])
-        return [float(cosine) for cosine in vectors[1:] @ vectors[0]]
+    def _nearness(self, question: str, batches: Sequence[Batch], found: Sequence[Candidate]) -> Nearness:
+        """Of all statements and points to the question; of very many, of those that share most words with it."""
+        if not self.quoted or self.embedder is None:
+            return Nearness(None, question, ())
+        points, asked = [point.text for point in found], pieces(question)
+        said = sorted({text for _, _, text in _said(batches)}, key=lambda text: (-len(pieces(text) & asked), text))
+        return Nearness(self.embedder, question, list(dict.fromkeys([*points, *said[:MOST_COMPARED]])))
 
     def _borrowed(self, question: str, point: Candidate) -> bool:
         """Whether a point brings in a name of the prompt's worked example: small models do."""
@@ -256,11 +262,11 @@ class MapReduce:
         example = "".join(message.content for message in self._map_prefix()[1:])
         return Grounding(shown, "", example).foreign(point.text)
 
-    def reduce(self, question: str, points: Sequence[Candidate]) -> Outcome[Written]:
+    def reduce(self, near: Nearness, points: Sequence[Candidate]) -> Outcome[Written]:
         """Write the answer from the points, in one call. Raises ModelError when it fails."""
-        request = self._reduce_request(question, points)
+        request = self._reduce_request(near.question, points)
         shown = [passage for point in points for passage in point.passages]
-        read = partial(self._from_points, points, question) if self.quoted else read_answer
+        read = partial(self._from_points, points, near) if self.quoted else read_answer
         unit = one_turn("reduce", self._name("answer"), request, read, Written, shown)
         outcome = run_all(self.runner, [unit])[unit.name]
         if not outcome.ok:
@@ -275,17 +281,17 @@ class MapReduce:
     def _quoting(self, batch: Batch) -> Callable[[str], Mapped]:
         return partial(read_quoted_map, said=[statements(passage) for passage in batch])
 
-    def _from_points(self, points: Sequence[Candidate], question: str, text: str) -> Written:
-        """The answer; where it is short, the best points that it does not cite follow as they stand.
+    def _from_points(self, points: Sequence[Candidate], near: Nearness, text: str) -> Written:
+        """The answer; where it is short, the best points follow as they stand that it does not cite and that are near.
 
         Small models stop after a paragraph or two, or write what no point bears out.
         """
         example = self.prompts.render("reduce_example") + self.prompts.render("answer_example_reply")
-        written = read_headed(text, [point.text for point in points], question, example)
+        written = read_headed(text, [point.text for point in points], near.question, example)
         cited = {label for paragraph in written.paragraphs for label in paragraph.cites}
         left = [(label, point) for label, point in enumerate(points, 1) if label not in cited]
-        if written.paragraphs:
-            left = [(label, point) for label, point in left if point.score >= TELLING]
+        if written.paragraphs and self.embedder is not None:
+            left = [(label, point) for label, point in left if near.to_question(point.text) >= NEAR_ENOUGH]
         lacking = (LEAST_PARAGRAPHS if written.paragraphs else MAX_PARAGRAPHS) - len(written.paragraphs)
         quoted = (quotation(point.text, label) for label, point in left[: max(lacking, 0)])
         return replace(written, paragraphs=(*written.paragraphs, *quoted))
@@ -367,6 +373,14 @@ def _candidates(batches: Sequence[Batch], outcomes: Sequence[Outcome[Mapped]]) -
             passages = tuple(batch[label - 1] for label in point.sources)
             found.append(Candidate(number, position, point.score if reply.score > 0 else 0, point.text, passages))
     return found
+
+
+def _said(batches: Sequence[Batch]) -> Iterator[tuple[int, Passage, str]]:
+    """Every statement with its passage and the number of the batch, from 1."""
+    for number, batch in enumerate(batches, 1):
+        for passage in batch:
+            for text in statements(passage):
+                yield number, passage, text
 
 
 def _batch_record(batch: Batch, outcome: Outcome[Mapped]) -> dict[str, Any]:

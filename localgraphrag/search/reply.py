@@ -7,6 +7,7 @@ Citations are labels that the grammar lists, and the words themselves cannot con
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -14,7 +15,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from localgraphrag.attribution import borne_out, supports
-from localgraphrag.grounding import Grounding
+from localgraphrag.grounding import Grounding, pieces
 from localgraphrag.llm.output import object_schema, schema
 from localgraphrag.llm.types import Completion, Request
 from localgraphrag.llm.units import Conversation, Unit
@@ -25,7 +26,7 @@ from localgraphrag.sentences import fold, is_statement, sentences, whole
 
 T = TypeVar("T")
 
-VERSION = 2
+VERSION = 3
 """Of the code behind a reply. Raise it when the same words would become another result."""
 
 MAX_POINTS = 5
@@ -152,7 +153,8 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
     example : the prompt's worked example.
 
     Sentence by sentence: one that brings in a name of the example, or that `shown` does not bear out, is refused. A
-    heading that says more than what is left of its paragraph is left out.
+    heading that says more than what is left of its paragraph is set in round brackets: it is the model's own reading,
+    as a theme is. One that names what the paragraph does not, or of whose paragraph a sentence is refused, is left out.
     """
     grounding = Grounding("\n".join(shown), question, example)
     kept: list[Paragraph] = []
@@ -170,10 +172,21 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
                 refused.append(Paragraph(fold(sentence), ()))
         if kept_here:
             left = "".join(kept_here).strip()
-            heading = whole(given["heading"], HEADING_CHARACTERS).rstrip(".:")
-            telling = borne_out(heading, left) and not left.casefold().startswith(heading.casefold())
-            kept.append(Paragraph(left, tuple(cites), heading if telling else ""))
+            whole_paragraph = "".join(kept_here) == words
+            kept.append(Paragraph(left, tuple(cites), _heading(given["heading"], left, grounding, own=whole_paragraph)))
     return Written(tuple(kept), tuple(refused))
+
+
+def _heading(given: str, text: str, grounding: Grounding, *, own: bool) -> str:
+    """A heading as it stands over its text: in brackets if it is the model's own, "" if that is not allowed."""
+    heading = whole(given, HEADING_CHARACTERS).strip(" .:()")
+    if not heading or text.casefold().startswith(heading.casefold()):
+        return ""
+    if borne_out(heading, text):
+        return heading
+    named = [word for word in heading.split()[1:] if word[:1].isupper()] + re.findall(r"\d+", heading)
+    known = pieces(" ".join(named)) <= pieces(text) and not grounding.foreign(heading)
+    return f"({heading})" if known and own else ""
 
 
 def _pieces(words: str) -> list[str]:
