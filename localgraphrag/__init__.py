@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from localgraphrag.config import Settings, load_settings
     from localgraphrag.errors import LocalGraphRAGError
     from localgraphrag.llm.recorded import RecordedEngine
+    from localgraphrag.llm.recorded_vectors import RecordedEmbedder
     from localgraphrag.llm.scripted import ScriptedEngine
     from localgraphrag.pipeline import IndexSummary, Progress
     from localgraphrag.project import Project
@@ -28,6 +29,7 @@ __all__ = [
     "LocalGraphRAGError",
     "Progress",
     "Project",
+    "RecordedEmbedder",
     "RecordedEngine",
     "ScriptedEngine",
     "Settings",
@@ -42,6 +44,7 @@ _HOMES = {
     "LocalGraphRAGError": "errors",
     "Progress": "pipeline",
     "Project": "project",
+    "RecordedEmbedder": "llm.recorded_vectors",
     "RecordedEngine": "llm.recorded",
     "ScriptedEngine": "llm.scripted",
     "Settings": "config",

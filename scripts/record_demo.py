@@ -4,8 +4,8 @@
 
 Indexes the corpus with the reports of all levels, extracts from the longest papers in chunks of two sizes, asks the
 demo's question at C0, C1, TS and SS, has two of the answers judged, and writes TARGET (the packaged recording by
-default): about 25 minutes on two cores. Run it again after a change to a prompt, a grammar or a stage. Vectors are
-those of `HashEmbedder`, as in the notebooks.
+default): about 25 minutes on two cores. Run it again after a change to a prompt, a grammar or a stage. The vectors that
+the embedder makes of the texts are recorded as well.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import time
 from pathlib import Path
 
 
-def record(engine, target, folder, progress=None):
-    """Let an engine do the notebooks' work in a new project, and keep its replies in `target`. Returns the answers."""
+def record(engine, embedder, target, folder, progress=None):
+    """Let models do the notebooks' work in a new project, and keep what they say in `target`. Returns the answers."""
     from localgraphrag import Project, demo, evaluate
-    from localgraphrag.embed import HashEmbedder
     from localgraphrag.evaluate.facts import key_questions
     from localgraphrag.evaluate.measures import add_questions
     from localgraphrag.llm.recorded import RecordingEngine
+    from localgraphrag.llm.recorded_vectors import RecordingEmbedder
 
     recording = RecordingEngine(engine, target)
-    with Project.open(folder, engine=recording, embedder=HashEmbedder(), **demo.RECORDED_SETTINGS) as project:
+    hearing = RecordingEmbedder(embedder, recording)
+    with Project.open(folder, engine=recording, embedder=hearing, **demo.RECORDED_SETTINGS) as project:
         summary = project.index(demo.corpus_folder(), progress=progress)
         answers = project.compare(demo.question(), demo.RECORDED_CONDITIONS, progress=progress)
         failures = [*summary.failures, *answers.errors.items(), *extract_long(project)]
@@ -62,7 +63,7 @@ def main():
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else demo.recording()
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, Project.open(folder) as model:
-        answers = record(model.engine, target, Path(folder) / "project", show)
+        answers = record(model.engine, model.embedder, target, Path(folder) / "project", show)
     for name, answer in answers.answers.items():
         print(f"\n{name}: {answer.text}")
     minutes = (time.monotonic() - begun) / 60

@@ -18,6 +18,7 @@ from views import trace
 
 from localgraphrag import demo
 from localgraphrag.config import models_folder
+from localgraphrag.embed import HashEmbedder
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.notebook import ExtractionTrace
 from scripts.record_demo import record
@@ -40,14 +41,14 @@ WRONG = (None, -1, "nothing")
 """Answers that no exercise takes."""
 
 PREPARE = """
-from localgraphrag import RecordedEngine, demo, embed, llm
+from localgraphrag import RecordedEmbedder, RecordedEngine, demo, embed, llm
 from localgraphrag.notebook import ExtractionTrace
 from pathlib import Path
 
 demo.recording = lambda: Path({recording!r})
 ExtractionTrace.packaged = staticmethod(lambda: Path({trace!r}))
 llm.load_engine = lambda *_: RecordedEngine(demo.recording())
-embed.load_embedder = lambda *_: embed.HashEmbedder()
+embed.load_embedder = lambda *_: RecordedEmbedder(demo.recording())
 """
 
 
@@ -73,7 +74,7 @@ def exercises(path: Path) -> list[tuple[str, str]]:
 def recorded(tmp_path_factory) -> tuple[Path, Path]:
     """A recording of the demo with a function for a model, and the trace of an extraction."""
     folder = tmp_path_factory.mktemp("recorded")
-    record(ScriptedEngine(spoken.reply), folder / "recorded.jsonl.gz", folder / "project")
+    record(ScriptedEngine(spoken.reply), HashEmbedder(), folder / "recorded.jsonl.gz", folder / "project")
     trace().save(folder / "trace.json")
     return folder / "recorded.jsonl.gz", folder / "trace.json"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import spoken
 import workbench
@@ -20,6 +21,7 @@ from localgraphrag.embed import HashEmbedder
 from localgraphrag.errors import ModelBrokenError, ModelMissingError
 from localgraphrag.llm import output
 from localgraphrag.llm.recorded import RecordedEngine, RecordedTokenizer, RecordingEngine
+from localgraphrag.llm.recorded_vectors import RecordedEmbedder, RecordingEmbedder
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.llm.types import Completion, Engine, Message, Request, Usage
 from localgraphrag.llm.units import content_hash
@@ -261,12 +263,54 @@ def test_the_demo_is_recorded_whole(tmp_path, monkeypatch):
     import record_demo
 
     target = tmp_path / "recorded.jsonl.gz"
-    answers = record_demo.record(ScriptedEngine(spoken.reply), target, tmp_path / "with")
+    answers = record_demo.record(ScriptedEngine(spoken.reply), HashEmbedder(), target, tmp_path / "with")
     assert list(answers.answers) == list(demo.RECORDED_CONDITIONS)
-    engine = RecordedEngine(target)
-    changed = demo.RECORDED_SETTINGS
-    with Project.open(tmp_path / "without", engine=engine, embedder=HashEmbedder(), **changed) as project:
+    monkeypatch.setattr(demo, "recording", lambda: target)
+    with demo.open_project(tmp_path / "without") as project:
         assert project.index(demo.corpus_folder()).complete
         again = project.compare(demo.question(), demo.RECORDED_CONDITIONS)
     texts = [{name: a.text for name, a in found.answers.items()} for found in (answers, again)]
+    assert texts[0] == texts[1]
+
+
+class Sloping:
+    """An embedder whose numbers 16 bits cannot hold."""
+
+    identity, dimensions = "sloping", 3
+
+    def embed(self, texts):
+        rows = np.array([[len(text) / 7, 1 / 3, text.count("e")] for text in texts], np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_vectors_come_out_as_they_were_recorded(tmp_path):
+    recording = RecordingEngine(ScriptedEngine(spoken.reply), tmp_path / "r.gz")
+    hearing = RecordingEmbedder(Sloping(), recording)
+    heard = hearing.embed(["one", "three", "one"])
+    recording.close()
+    recorded_ones = RecordedEmbedder(tmp_path / "r.gz")
+    assert (recorded_ones.embed(["three", "one"]) == heard[1:]).all()
+    assert heard == pytest.approx(Sloping().embed(["one", "three", "one"]), abs=1e-3)
+    assert np.linalg.norm(heard, axis=1) == pytest.approx(1, abs=1e-6)
+    assert (recorded_ones.dimensions, recorded_ones.embed([]).shape) == (3, (0, 3))
+    with pytest.raises(ModelMissingError, match="“four” is not among the 2 texts"):
+        recorded_ones.embed(["one", "four"])
+    with pytest.raises(ModelMissingError, match="record_demo"):
+        RecordedEmbedder(tmp_path / "nowhere.gz")
+
+
+def test_what_a_project_compares_is_recorded_with_it(tmp_path):
+    corpus = workbench.write_corpus(tmp_path / "corpus")
+    recording = RecordingEngine(ScriptedEngine(spoken.reply), tmp_path / "r.gz")
+    texts = []
+    for folder in ("with", "without"):
+        engine = recording if folder == "with" else RecordedEngine(tmp_path / "r.gz")
+        hearing = RecordingEmbedder(Sloping(), recording)
+        embedder = hearing if folder == "with" else RecordedEmbedder(tmp_path / "r.gz")
+        with Project.open(tmp_path / folder, engine=engine, embedder=embedder, **workbench.SETTINGS) as project:
+            assert project.index(corpus).complete
+            found = project.compare("Who wrote to whom?", ["C0", "TS", "SS"])
+        assert found.errors == {}
+        texts.append([answer.text for answer in found.answers.values()])
+        recording.save()
     assert texts[0] == texts[1]

@@ -144,13 +144,13 @@ def open_project(folder: Path | str | None = None, *, real_model: bool = False) 
     ----------
     folder : by default one that is gone when Python ends; with `real_model` it is `ostrey` in the current folder, so
         that what one notebook has had indexed is there for the next.
-    real_model : False answers from the recording, and vectors are bags of hashed words: no model file is needed, and
+    real_model : False answers from the recording, which has the vectors of texts as well: no model file is needed, and
         nothing can be asked but what was recorded. True takes the models that the settings name.
 
     Raises ModelMissingError without a recording.
     """
-    from localgraphrag.embed import HashEmbedder
     from localgraphrag.llm.recorded import RecordedEngine
+    from localgraphrag.llm.recorded_vectors import RecordedEmbedder
     from localgraphrag.project import Project
 
     if real_model:
@@ -159,7 +159,7 @@ def open_project(folder: Path | str | None = None, *, real_model: bool = False) 
     if folder is None:
         folder = tempfile.mkdtemp(prefix="ostrey-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Project.open(folder, engine=engine, embedder=HashEmbedder(), **RECORDED_SETTINGS)
+    return Project.open(folder, engine=engine, embedder=RecordedEmbedder(recording()), **RECORDED_SETTINGS)
 
 
 def recording() -> Path:

@@ -4,7 +4,8 @@
 replies, the lengths of the tokens of every text that was cut into tokens, and the counts of those that were counted, so
 that chunks and budgets come out as they did with the model. It does not have the prompts.
 
-The file is gzipped JSON lines: first what was recorded, then one line per reply, text and prompt, each under a hash.
+The file is gzipped JSON lines: first what was recorded, then one line per reply, text and prompt, each under a hash;
+and per vector, where an embedder was recorded as well (`llm.recorded_vectors`).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class RecordingEngine:
         self.engine, self.path = engine, Path(path)
         self.identity, self.context_tokens = engine.identity, engine.context_tokens
         self._rows: dict[tuple[str, str], Any] = {}
-        self.tokenizer: Tokenizer = _RecordingTokenizer(engine.tokenizer, self._note)
+        self.tokenizer: Tokenizer = _RecordingTokenizer(engine.tokenizer, self.note)
         self._closed = False
 
     @property
@@ -74,7 +75,7 @@ class RecordingEngine:
     def prompt_tokens(self, request: Request) -> int:
         """See `Engine.prompt_tokens`."""
         count = self.engine.prompt_tokens(request)
-        self._note("prompt", _prompt_digest((*request.prefix, Message("user", request.prompt))), count)
+        self.note("prompt", _prompt_digest((*request.prefix, Message("user", request.prompt))), count)
         return count
 
     def save(self) -> None:
@@ -94,7 +95,8 @@ class RecordingEngine:
             self.save()
             self.engine.close()
 
-    def _note(self, kind: str, name: str, value: Any) -> None:
+    def note(self, kind: str, name: str, value: Any) -> None:
+        """Keep a value under its kind and a hash; the first one given stays."""
         self._rows.setdefault((kind, name), value)
 
     def _overheard(self, request: Request, before: Sequence[Message]) -> Request:
@@ -103,7 +105,7 @@ class RecordingEngine:
 
         def then(reply: Completion) -> Request | None:
             kept = {"key": reply.key, "text": reply.text, "finish": reply.finish, "error": reply.error}
-            self._note("reply", request_digest(history, request), {**kept, "usage": astuple(reply.usage)})
+            self.note("reply", request_digest(history, request), {**kept, "usage": astuple(reply.usage)})
             following = request.then(reply) if request.then else None
             return following and self._overheard(following, (*history, Message("assistant", reply.text)))
 
@@ -145,7 +147,7 @@ class RecordedEngine(ScriptedEngine):
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        head, rows = _read(self.path)
+        head, rows = read_recording(self.path)
         super().__init__(self._no_script, context_tokens=head["context_tokens"])
         self.identity = f"recorded:{head['model']}"
         self._replies, self._prompts = rows["reply"], rows["prompt"]
@@ -223,9 +225,10 @@ class RecordedTokenizer(WordTokenizer):
         return self._numbers[piece]
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The first line of a recording, and its rows by kind and hash."""
-    rows: dict[str, dict[str, Any]] = {"reply": {}, "tokens": {}, "count": {}, "prompt": {}}
+def read_recording(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The first line of a recording, and its rows by kind and hash. Raises as `RecordedEngine` does."""
+    kinds = ("reply", "tokens", "count", "prompt", "vector")
+    rows: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             head: dict[str, Any] = json.loads(next(lines))
