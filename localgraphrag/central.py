@@ -30,7 +30,10 @@ def centrality(vectors: Matrix) -> NDArray[np.float64]:
     ----------
     vectors : of shape (n, d), each row of length 1 or 0.
     """
-    likeness = _likeness(vectors)
+    return _standing(_likeness(vectors))
+
+
+def _standing(likeness: NDArray[np.float64]) -> NDArray[np.float64]:
     n = len(likeness)
     if not n:
         return np.zeros(0)
@@ -56,17 +59,18 @@ def central(vectors: Matrix, costs: Sequence[int], room: int, most: int, bonus: 
     ([1, 0], [1])
     """
     likeness = _likeness(vectors)
-    worth = centrality(vectors) + bonus
-    left = list(range(len(worth)))
+    worth = _standing(likeness) + bonus
     chosen: list[int] = []
-    while left and len(chosen) < most:
+    while len(chosen) < most:
+        fitting = [i for i in range(len(worth)) if i not in chosen and costs[i] <= room]
+        left = fitting if fitting or chosen else list(range(len(worth)))
+        if not left:
+            break
         repeats = likeness[:, chosen].max(axis=1) if chosen else np.zeros(len(worth))
         gain = np.round(worth - REPEATING * repeats, 6)  # so that the last digits decide nothing
         best = max(left, key=lambda i: (gain[i], -i))
-        left.remove(best)
-        if not chosen or costs[best] <= room:
-            chosen.append(best)
-            room -= costs[best]
+        chosen.append(best)
+        room -= costs[best]
     return chosen
 
 

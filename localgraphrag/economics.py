@@ -225,6 +225,19 @@ def at_work(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
+def worked(store: Store, keys: Iterable[str]) -> float:
+    """Seconds by the clock in which the model was at work on units; 0 where none is stored.
+
+    Conversations run side by side, so the seconds of each add up to more.
+    """
+    spans = []
+    for key in sorted(keys):
+        for created, seconds in store.rows("SELECT created, seconds FROM unit_costs WHERE key = ?", key):
+            ended = datetime.fromisoformat(created).timestamp()
+            spans.append((ended - seconds, ended))
+    return at_work(spans)
+
+
 def vocabulary(settings: Settings, folder: Path, model: str) -> Tokenizer | None:
     """The tokenizer of the settings' model if it is the `model` that made the index and is on this machine; else None.
 

@@ -37,7 +37,7 @@ class Embedder(Protocol):
 
 
 class HashEmbedder:
-    """Bags of hashed words: deterministic, without a model; for tests and for notebooks that run without one.
+    """Bags of hashed words: deterministic, without a model; for tests, and where there is no model.
 
     Texts that share words are near to each other, and nothing more is understood. A text without a word gets the
     zero vector, which is near to nothing.
@@ -140,6 +140,22 @@ class SentenceTransformerEmbedder:
             first = cut
         windows.append((text[starts[first] if first else 0 :], max(len(starts) - first, 1)))
         return windows
+
+
+class Remembering:
+    """Passes texts on to an embedder, each once, and keeps the vectors as long as it lives."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self.identity, self.dimensions = embedder.identity, embedder.dimensions
+        self._known: dict[str, Matrix] = {}
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """See `Embedder.embed`; each text is embedded by itself."""
+        for text in texts:
+            if text not in self._known:
+                self._known[text] = self._embedder.embed([text])[0]
+        return np.stack([self._known[text] for text in texts]) if texts else self._embedder.embed([])
 
 
 def load_embedder(settings: Settings) -> Embedder:

@@ -31,10 +31,14 @@ WRITTEN_OUTPUT = 450.0
 """More of extraction where the model writes the descriptions."""
 
 REPORTS_PER_CHUNK = 0.4
-REPORT_CALLS = 2.0
-REPORT_READ = 700.0
-REPORT_OUTPUT = 280.0
-"""Of a report of quotations on the demo corpus; one that the model writes takes about half as much again."""
+REPORT_CALLS = 1.0
+REPORT_READ = 400.0
+REPORT_OUTPUT = 90.0
+"""Of a report of quotations on the demo corpus."""
+
+WRITTEN_REPORT_READ = 1300.0
+WRITTEN_REPORT_OUTPUT = 290.0
+"""Of one that the model writes, on the same."""
 
 READERS, WRITERS = 4, 16
 """Requests of either half of the probe. An engine writes the faster the more it writes at once."""
@@ -84,7 +88,9 @@ def estimate(store: Store | None, settings: Settings, engine: Engine, prompts: P
     todo = len(units) - stored
     known = _averages(store, engine.identity) if store else {}
     each = known.get("extract") or _usual(chunks, settings)
-    report = known.get("report") or _Cost(REPORT_CALLS, REPORT_READ, REPORT_OUTPUT)
+    quoted = settings.descriptions == "quoted"
+    usual = (REPORT_READ, REPORT_OUTPUT) if quoted else (WRITTEN_REPORT_READ, WRITTEN_REPORT_OUTPUT)
+    report = known.get("report") or _Cost(REPORT_CALLS, *usual)
     reports = todo * REPORTS_PER_CHUNK
     read, output = todo * each.read + reports * report.read, todo * each.output + reports * report.output
     read_rate, write_rate = probe(engine, [chunk.text for chunk in chunks])

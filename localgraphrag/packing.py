@@ -1,4 +1,6 @@
-"""What a report's author gets to read: a community's element summaries, packed under a token budget (paper 3.1.5).
+"""What a report is made from: a community's element summaries, packed under a token budget (paper 3.1.5).
+
+A report that is written has its author read all of it; one of quotations is of the most central of its sentences.
 
 Pure: no model is called here. A community whose elements fit is shown whole. One that does not fit has the elements
 of its largest sub-communities replaced, one sub-community after another, by those sub-communities' reports.

@@ -458,7 +458,7 @@ def reports_of(
     named = ", ".join(f"C{k}" for k in levels)
     with reporter.stage("report", len(planned), f"up to {len(planned)} reports for {named}") as stage:
         runner.on_outcome = stage.outcome
-        return write_reports(graph, hierarchy, levels, settings, prompts, runner, embedder=embedder)
+        return write_reports(graph, hierarchy, levels, settings, prompts, runner, embedder=embedder, written=written)
 
 
 def embed_chunks(store: Store, chunks: Sequence[Chunk], embedder: Embedder, stage: Stage) -> None:

@@ -16,7 +16,6 @@ from localgraphrag.config import INDEX_FILE, PROMPTS_FOLDER, SETTINGS_FILE, Sett
 from localgraphrag.errors import (
     ConfigError,
     ModelError,
-    ModelMissingError,
     NoDocumentsError,
     NotIndexedError,
     StoreError,
@@ -246,8 +245,8 @@ class Project:
             if embedding is None and self.settings.descriptions == "quoted":
                 try:
                     embedder = self.embedder
-                except ModelMissingError as error:
-                    log.warning("Points are not ranked by their nearness to the question: %s", error)
+                except ModelError as error:
+                    log.warning("Points and findings are not compared by their meaning: %s", error)
             yield Asking(store, self.settings, engine or self.engine, self.prompts, embedder, progress)
 
     def compare(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from localgraphrag import tables
+from localgraphrag.economics import worked
 from localgraphrag.errors import NotIndexedError, StoreError
 from localgraphrag.pipeline import OnProgress, Reporter, StoredRunner, embedded, reports_of
 from localgraphrag.search import Answer, global_search, text_search, vector_search
@@ -62,7 +63,8 @@ class Asking:
             self.runner.on_outcome = stage.outcome
             found = self._search(question, method, level, seed, reports)
         self.runner.finish()
-        return self._recorded(found)
+        seconds = worked(self.store, self.runner.used) or found.usage.seconds
+        return self._recorded(replace(found, record={**found.record, "seconds": round(seconds, 1)}))
 
     def _search(self, question: str, method: Method, level: int, seed: int, reports: dict[str, Report]) -> Answer:
         index = self.index
@@ -113,7 +115,7 @@ class Asking:
             self.reporter,
             self.embedder,
         )
-        reports = {**written, **index.reports}
+        reports = {**index.reports, **written}
         with self._if_possible():
             tables.save_reports(self.store, {c.id: reports[c.id] for c in missing if c.id in reports})
         return reports

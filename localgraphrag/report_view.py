@@ -35,6 +35,8 @@ _WIDTH = 100
 def print_answer(answer: Answer, documents: Mapping[str, Document], *, record: bool = False) -> None:
     """An answer, its citations down to the words of the documents, and what it cost."""
     write(wrapped(answer.text))
+    if any(line.startswith("(") and line.endswith(")") for line in answer.text.splitlines()):
+        write("\nA heading in round brackets is the model's own reading of what stands below it.")
     if answer.citations:
         write("\nSources")
     for citation in answer.citations:
@@ -46,7 +48,7 @@ def print_answer(answer: Answer, documents: Mapping[str, Document], *, record: b
                 write(f"    {document.sources[0]}, characters {source.start:,} to {source.end:,}: {words}")
         if len(citation.sources) > PASSAGES:
             write(f"    and {len(citation.sources) - PASSAGES} more (--json shows all)")
-    write(f"\n{condition_name(answer)}: {cost(answer.usage)}" + _shown_by(answer))
+    write(f"\n{condition_name(answer)}: {cost(answer)}" + _shown_by(answer))
     if record:
         write("\nRecord\n" + json.dumps(answer.record, ensure_ascii=False, indent=2, default=str))
 
@@ -61,7 +63,7 @@ def print_comparison(comparison: Comparison) -> None:
     rows = [
         (
             name, a.usage.calls, a.usage.prompt_tokens, a.usage.read_tokens, a.usage.output_tokens,
-            round(a.usage.seconds, 1), len(a.citations),
+            round(a.seconds, 1), len(a.citations),
         )
         for name, a in comparison.answers.items()
     ]  # fmt: skip
@@ -106,11 +108,11 @@ def print_levels(communities: Sequence[int], coverage: Sequence[Coverage], repor
 
 
 def print_costs(costs: Mapping[str, Usage]) -> None:
-    """Calls, tokens and seconds by stage, with their sum."""
-    rows = [(stage, u.calls, u.prompt_tokens, u.read_tokens, u.output_tokens, u.seconds) for stage, u in costs.items()]
+    """Calls and tokens by stage, with their sum."""
+    rows = [(stage, u.calls, u.prompt_tokens, u.read_tokens, u.output_tokens) for stage, u in costs.items()]
     if len(rows) > 1:
-        rows.append(("together", *(sum(row[i] for row in rows) for i in range(1, 6))))  # type: ignore[arg-type,misc]
-    write_table(("stage", "calls", "tokens in", "read anew", "written", "seconds"), rows)
+        rows.append(("together", *(sum(row[i] for row in rows) for i in range(1, 5))))  # type: ignore[arg-type,misc]
+    write_table(("stage", "calls", "tokens in", "read anew", "written"), rows)
 
 
 def print_failures(failures: Sequence[Failure]) -> None:
@@ -190,11 +192,12 @@ def condition_name(answer: Answer) -> str:
     return f"C{answer.level}" if answer.level is not None else answer.method.upper()
 
 
-def cost(usage: Usage) -> str:
+def cost(answer: Answer) -> str:
     """What a question took, in one line."""
+    usage = answer.usage
     return (
         f"{usage.calls} calls, {usage.prompt_tokens:,} tokens in ({usage.read_tokens:,} read anew), "
-        f"{usage.output_tokens:,} out, {duration(usage.seconds)}"
+        f"{usage.output_tokens:,} out, {duration(answer.seconds)}"
     )
 
 

@@ -17,7 +17,7 @@ _UNSPACED = f"{_CLAUSED}\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _LEAST_WORDS, _LEAST_CHARACTERS = 5, 8
 ENDS = (".", "!", "?", "…", "।", "。", "！", "？", "؟", "።", "။", "។")
 _SHORT_LINE = 50  # characters; prose is wrapped at more
-_ASKS, _GOES_ON = ("?", "？", "؟"), (",", ";", ":", ")")
+_ASKS, _OPENS, _GOES_ON = ("?", "？", "؟"), ('"', "'", "“", "‘", "«", "„"), (",", ";", ":", ")")
 _MARKS = re.compile(r"^[\s#*_>|•+-]+(?=\S)|[\s*_|]+$")
 
 
@@ -54,12 +54,14 @@ def is_statement(text: str) -> bool:
     """Whether a sentence says something by itself, as headings, fields of a form, questions and fragments do not.
 
     >>> said = ["The dam was built in 1912.", "To the council of Aldane", "Fog.", "Was it built in 1912 or not?"]
-    >>> [is_statement(text) for text in said]
-    [True, False, False, False]
+    >>> [is_statement(text) for text in said], is_statement("น้ำในเมืองมีรสเหล็กมาสองปีแล้ว")
+    ([True, False, False, False], True)
     """
     long_enough = len(text.split()) >= _LEAST_WORDS or bool(re.search(f"[{_UNSPACED}]{{{_LEAST_CHARACTERS}}}", text))
-    bare = text.rstrip("\"'”’»)")
-    return long_enough and bare.endswith(ENDS) and not bare.endswith(_ASKS) and text[:1] not in _GOES_ON
+    bare = text.strip("\"'“”‘’«»()")
+    ended = bare.endswith(ENDS) or bool(re.search(f"[{_CLAUSED}]$", bare))
+    asks = text.endswith(_ASKS) or (bare.endswith(_ASKS) and text[:1] in _OPENS)
+    return long_enough and ended and not asks and text[:1] not in _GOES_ON
 
 
 def fold(text: str) -> str:

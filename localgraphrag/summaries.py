@@ -1,6 +1,6 @@
 """Hierarchy to a report per community, bottom-up under a token budget (paper 3.1.5).
 
-What the model reads is packed by `localgraphrag.packing`; here it is asked, and its reply becomes a `Report`.
+What it is made from is packed by `localgraphrag.packing`; here the model is asked, and its reply becomes a `Report`.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from localgraphrag import quoted_reports
 from localgraphrag.attribution import entirely, supports
 from localgraphrag.chunks import Chunk
 from localgraphrag.communities import Community, Hierarchy
-from localgraphrag.embed import Embedder, HashEmbedder
+from localgraphrag.embed import Embedder, HashEmbedder, Remembering
 from localgraphrag.errors import ContextError, NotFoundError
 from localgraphrag.graph import Graph
 from localgraphrag.llm.output import object_schema, schema
@@ -128,7 +129,7 @@ class Coverage:
     """What the reports of one level reach.
 
     An entity is covered if its community has a report, a chunk if an entity that it names is. `bare_chunks` name no
-    entity and can be in no report. `shown_chunks` are those whose records were in fact shown to a report's author:
+    entity and can be in no report. `shown_chunks` are those whose records were among what a report was made from:
     where a budget was full, fewer than covered.
     """
 
@@ -159,6 +160,7 @@ def write_reports(
     runner: Runner,
     on_outcome: Callable[[Outcome[Report]], None] | None = None,
     embedder: Embedder | None = None,
+    written: Mapping[str, Report] = MappingProxyType({}),
 ) -> dict[str, Report]:
     """Write the reports of some levels, and those of finer levels that they need.
 
@@ -170,6 +172,7 @@ def write_reports(
     on_outcome : called with every outcome of model work, also a stored one. A failed community has no report, and its
         parent is written from its elements.
     embedder : of the sentences that may be findings, where they are quoted; None compares their words alone.
+    written : reports there are already, by community id; they are not written again.
 
     Returns
     -------
@@ -184,8 +187,9 @@ def write_reports(
     """
     budget = context_budget(settings, prompts, runner.engine)
     packer = _packer(graph, hierarchy, settings, runner.engine)
-    reports: dict[str, Report] = {}
+    reports = dict(written)
     failed: set[str] = set()
+    comparing = Remembering(embedder or HashEmbedder())  # a sentence is met on every level
 
     def units(ready: Iterable[str]) -> list[Unit[Report]]:
         """Largest context first: an engine works on contexts of about one size together."""
@@ -193,13 +197,13 @@ def write_reports(
         for community_id in ready:
             packed = None if _is_own(packer, community_id, settings) else packer.pack(community_id, reports, budget)
             if packed and packed.records:
-                unit = report_unit(packer.communities[community_id], packed, settings, prompts, embedder)
+                unit = report_unit(packer.communities[community_id], packed, settings, prompts, comparing)
                 found.append((packed.tokens, unit))
             else:
                 reports[community_id] = own_report(community_id, graph, packer)
         return [unit for _, unit in sorted(found, key=lambda sized: -sized[0])]
 
-    waiting = _asked(hierarchy, levels)
+    waiting = [i for i in _asked(hierarchy, levels) if i not in reports]
     while waiting:
         needs = {i: _lacking(packer, i, budget, settings, reports, failed) for i in waiting}
         for outcome in runner.run(units([i for i in waiting if not needs[i]])):

@@ -6,6 +6,7 @@ done again: `.venv` keeps a stamp named after the dependencies, and model files 
     install          .venv with the package, notebooks and developer tools
     demo [--model M] install, fetch the models, index the packaged corpus and ask a question of it
     test [ARGS]      install, fetch the models, then lint, types, tests (ARGS go to pytest)
+    lab-test [ARGS]  the notebooks in JupyterLab, in a browser: needs a Chromium on this machine
     lint, types      ruff; mypy --strict
     bench [ARGS]     every benchmark, and their tables into docs/benchmarks.md
     docs             write docs/cli.md anew from the program's own help
@@ -116,6 +117,13 @@ def test(arguments):
     sys.exit(max(codes))
 
 
+def lab_test(arguments):
+    install()
+    pull(TEST_MODEL)
+    os.environ["JUPYTERLAB_TESTS"] = "1"
+    run("-m", "pytest", "tests/test_jupyterlab.py", *arguments)
+
+
 def bench(arguments):
     install()
     run("-m", "benchmarks", *arguments)
@@ -138,6 +146,7 @@ VERBS = {
     "demo": demo,
     "test": test,
     "bench": bench,
+    "lab-test": lab_test,
     "lint": tool(*LINT),
     "types": tool(*TYPES),
     "docs": tool("scripts/cli_docs.py"),

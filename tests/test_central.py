@@ -51,6 +51,14 @@ def test_a_bonus_decides_among_equals():
     assert central(same, [1] * 3, 9, 1, np.array([0.0, 0.0, 0.2])) == [2]
 
 
+def test_a_statement_too_long_gives_way_to_those_that_fit():
+    vectors = np.array([[1, 0], [0.9, 0.436], [0.8, 0.6], [0.95, 0.312]], np.float32)
+    assert centrality(vectors).argmax() in (1, 3)
+    costs = [5, 50, 5, 50]
+    assert sorted(central(vectors, costs, 12, 4, np.zeros(4))) == [0, 2]
+    assert len(central(vectors, [50] * 4, 12, 4, np.zeros(4))) == 1
+
+
 @given(st.integers(0, 200), st.integers(1, 30), st.integers(1, 8), st.integers(1, 60))
 def test_the_choice_keeps_to_its_bounds(seed, n, most, room):
     vectors, costs = directions(seed, n), [1 + (7 * i) % 13 for i in range(n)]

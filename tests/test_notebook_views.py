@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from views import CHUNK, DOCUMENT, EXTRACTION, HOSTILE, TEXT, answer, packed, trace, views
 
-from localgraphrag import notebook
+from localgraphrag import demo, notebook
+from localgraphrag.documents import read_documents
 from localgraphrag.errors import ConfigError
 from localgraphrag.notebook.base import View, el, html
 from localgraphrag.notebook.chunk_view import ChunkView, Span, lanes, segments
@@ -298,3 +300,17 @@ def test_stages_open_one_after_another():
 def test_an_answer_without_batches_is_refused():
     with pytest.raises(ValueError, match="'global' or 'ts'"):
         MapReduceView(replace(answer(), method="ss", record={"method": "ss"}))
+
+
+def test_the_packaged_trace_is_an_extraction_of_its_chunk():
+    told = ExtractionTrace.load(ExtractionTrace.packaged())
+    view = ExtractionStepper(told)
+    names = told.turns[0]
+    assert json.loads(names.text)["entities"]
+    assert view.struck, "the grammar is seen at work"
+    assert all(entity.name in " ".join(told.chunk.text.split()) for entity in told.extraction.entities)
+    assert told.chunk.text in [document.text[told.chunk.start : told.chunk.end] for document in corpus_documents()]
+
+
+def corpus_documents():
+    return read_documents([demo.corpus_folder()]).documents

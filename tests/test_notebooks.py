@@ -1,6 +1,6 @@
 """The notebooks run from top to bottom without a model, and their exercises tell right answers from wrong ones.
 
-Each is run in a kernel on answers recorded from a function, and on the packaged recording where there is one.
+Each is run in a kernel on the packaged recording, or where there is none, on answers recorded from a function.
 """
 
 from __future__ import annotations
@@ -79,15 +79,13 @@ def recorded(tmp_path_factory) -> tuple[Path, Path]:
     return folder / "recorded.jsonl.gz", folder / "trace.json"
 
 
-@pytest.fixture(scope="module", params=["scripted", "packaged"])
+@pytest.fixture(scope="module")
 def preparing(request) -> str:
-    """A first cell that makes the notebook take the recording at hand."""
-    if request.param == "scripted":
-        recording, tracing = request.getfixturevalue("recorded")
-    elif demo.recording().exists() and ExtractionTrace.packaged().exists():
+    """A first cell that makes the notebook take the packaged recording, or else one of a function."""
+    if demo.recording().exists() and ExtractionTrace.packaged().exists():
         recording, tracing = demo.recording(), ExtractionTrace.packaged()
     else:
-        pytest.skip("not recorded yet; run `python scripts/record_demo.py` and `python scripts/record_extraction.py`")
+        recording, tracing = request.getfixturevalue("recorded")
     return PREPARE.format(recording=str(recording), trace=str(tracing))
 
 

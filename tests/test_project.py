@@ -281,7 +281,7 @@ class TestEstimate:
         (docs / "new.txt").write_text("Pascal met Ohm.")
         more = project.estimate()
         assert (more.stored, more.chunks, more.measured) == (summary.chunks, summary.chunks + 1, True)
-        assert more.calls == round(2 + 0.4 * 2)  # two calls a chunk, and two a report
+        assert more.calls == round(2 + 0.4)  # two calls a chunk, and one a report
 
 
 def test_status_tells_what_there_is_and_what_it_cost(project: Project, docs: Path):

@@ -12,7 +12,7 @@ from test_summaries import make_graph
 from localgraphrag import quoted_reports
 from localgraphrag.communities import Community, Hierarchy
 from localgraphrag.config import Settings
-from localgraphrag.embed import HashEmbedder
+from localgraphrag.embed import HashEmbedder, Remembering
 from localgraphrag.errors import ContextError
 from localgraphrag.graph import GraphClaim, Sourced
 from localgraphrag.llm.output import check_reply, schema
@@ -168,6 +168,23 @@ def test_findings_take_no_more_than_their_tokens(graph):
 def test_another_embedder_is_another_report(graph):
     units = [report_unit(ALL, packed(graph), SETTINGS, PROMPTS, e) for e in (None, HashEmbedder(), Directions())]
     assert units[0].key("m") == units[1].key("m") != units[2].key("m")
+
+
+def test_reports_that_are_there_are_not_written_again(graph):
+    report, _ = written(graph)
+    silent = EngineRunner(ScriptedEngine(lambda *_: pytest.fail("nothing is to be written")))
+    again = write_reports(
+        graph, HIERARCHY, [0], SETTINGS, PROMPTS, silent, embedder=Directions(), written={"all": report}
+    )
+    assert again == {"all": report}
+
+
+def test_a_sentence_is_embedded_once_in_a_run():
+    near = Directions(ada=(1, 0, 0))
+    remembering = Remembering(near)
+    first = remembering.embed(["Ada", "Bob"])
+    assert (remembering.embed(["Bob", "Ada", "Bob"]) == first[[1, 0, 1]]).all() and near.asked == ["Ada", "Bob"]
+    assert remembering.embed([]).shape == (0, 3)
 
 
 def test_sentences_are_compared_only_when_a_report_is_written(graph):

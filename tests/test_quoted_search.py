@@ -19,7 +19,7 @@ from localgraphrag.search import global_search, text_search, vector_search
 from localgraphrag.search.mapreduce import MOST_READ, Candidate, MapReduce
 from localgraphrag.search.nearness import Nearness
 from localgraphrag.search.passages import Passage, chunk_passage
-from localgraphrag.search.reply import read_headed, read_quoted_map, statements
+from localgraphrag.search.reply import listed, read_headed, read_quoted_map, statements
 
 SETTINGS = Settings(context_window=2000, map_budget=400, map_tokens=200, reduce_budget=400, answer_tokens=200)
 LEAKS = "The dam in the valley leaks since the flood."
@@ -68,10 +68,21 @@ def test_a_heading_that_says_more_than_its_text_is_marked_as_the_models_own():
 
 
 @pytest.mark.parametrize(
-    "heading", ["The choir of Ness Valley", "The choir of 1912", "Praise for Ilse Brandt", "...", "(.)"]
+    "heading",
+    [
+        "Praise for Ness Valley",
+        "Songs of 1912",
+        "Praise for Ilse Brandt",
+        "The fall of Ivo",
+        "Ada leaves",
+        "...",
+        "(.)",
+    ],
 )
 def test_a_heading_that_names_what_its_text_does_not_is_left_out(heading):
-    assert ask(model((heading, SINGS), points=((SINGS, 40),))).text == f"{SINGS} [1]"
+    met = "The mill was sold by Ada to Ivo."
+    reply = dumps(answer=[{"heading": heading, "text": SINGS}])
+    assert read_headed(reply, [SINGS, met], "", "Ilse Brandt sang.").paragraphs[0].heading == ""
 
 
 def test_what_no_point_bears_out_is_refused_and_recorded():
@@ -212,6 +223,35 @@ def test_what_the_model_passes_over_counts_if_it_is_near_to_the_question():
     assert taken(embedder=Leaning()) == []  # whether there is an answer is for the model to say
 
 
+def test_what_makes_an_answer_up_is_not_stored_with_the_reply():
+    """The same points can be near to the question or far, as the embedder and the other statements have it."""
+    search = MapReduce("ts", None, "chunks", 0, SETTINGS, PROMPTS, EngineRunner(model(("...", SINGS))), None, Leaning())
+    points = [Candidate(1, 1, 90, LEAKS, ()), Candidate(1, 2, 80, SINGS, ())]
+    stored = search.reduce(QUESTION, points).value
+    assert [paragraph.text for paragraph in stored.paragraphs] == [SINGS]
+    told = search._made_up(stored, points, Nearness(Leaning(), QUESTION, [LEAKS, SINGS]))
+    assert [paragraph.text for paragraph in told.paragraphs] == [SINGS, LEAKS]
+
+
+def test_a_low_score_makes_no_paragraph_where_nearness_cannot_be_told():
+    assert ask(model(("...", SINGS), points=((LEAKS, 40), (SINGS, 80)))).text == f"{SINGS} [1]"
+
+
+def test_what_all_have_in_common_is_not_taken_from_what_was_picked_for_the_question(monkeypatch):
+    asked = []
+
+    class Listening(Leaning):
+        def embed(self, texts):
+            asked.append(list(texts))
+            return super().embed(texts)
+
+    monkeypatch.setattr("localgraphrag.search.mapreduce.MOST_COMPARED", 8)
+    said = [f"The mill number {n} is old and quiet." for n in range(40)] + ["What leaks is the dam of the valley."]
+    taken_of(said, ((said[0], 50),), Listening())
+    (texts, sample) = asked
+    assert len(sample) == 2 and len(texts) <= 1 + 8 and said[-1] in texts
+
+
 def test_no_point_is_no_answer():
     answer = ask(model(("...", SINGS), points=()))
     assert answer.text.startswith("None of the 2 reports") and answer.citations == ()
@@ -254,6 +294,13 @@ def test_statements_of_a_passage():
     text = f"Minutes\n\nPresent: nobody\n\n{LEAKS} {'It rained very hard and ' * 30}stopped."
     first, long = statements(Passage("t", "chunk", "Minutes", text, ("t",)))
     assert first == LEAKS and len(long) <= 302 and long.endswith(" …")
+
+
+def test_where_nothing_is_a_statement_all_can_be_quoted():
+    assert listed([Passage("c", "report", "Fog", "Fog\n- Fog\n- Dear Ivo,", ())]) == [["Fog", "Dear Ivo,"]]
+    assert listed([Passage("t", "chunk", "Fog", "漢" * 400, ("t",))]) == [["漢" * 300 + " …"]]
+    mixed = [Passage("c", "report", "", f"- {text}", ()) for text in ("Fog", LEAKS)]
+    assert listed(mixed) == [[], [LEAKS]]
 
 
 def test_a_statement_quoted_twice_counts_once_and_names_all_its_passages():

@@ -295,8 +295,13 @@ def test_vectors_come_out_as_they_were_recorded(tmp_path):
     assert (recorded_ones.dimensions, recorded_ones.embed([]).shape) == (3, (0, 3))
     with pytest.raises(ModelMissingError, match="“four” is not among the 2 texts"):
         recorded_ones.embed(["one", "four"])
+    assert recorded_ones.identity == "recorded:sloping"
     with pytest.raises(ModelMissingError, match="record_demo"):
         RecordedEmbedder(tmp_path / "nowhere.gz")
+    recording.note("vector", "odd", "AAA=")
+    recording.save()
+    with pytest.raises(ModelBrokenError, match="different lengths"):
+        RecordedEmbedder(tmp_path / "r.gz")
 
 
 def test_what_a_project_compares_is_recorded_with_it(tmp_path):

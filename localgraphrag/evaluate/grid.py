@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from localgraphrag.economics import at_work
+from localgraphrag.economics import worked
 from localgraphrag.errors import LocalGraphRAGError
 from localgraphrag.evaluate.records import Row, plain
 from localgraphrag.llm.types import Usage
@@ -160,7 +159,7 @@ def _answered(
     fresh: frozenset[str],
 ) -> Answered:
     usage = sum((answer.usage for answer, _ in answers.values()), Usage())
-    clock = _clock(asking.store, {key for _, keys in answers.values() for key in keys}) or usage.seconds
+    clock = worked(asking.store, {key for _, keys in answers.values() for key in keys}) or usage.seconds
     share = clock / usage.seconds if usage.seconds else 0.0
     rows = []
     for question in questions:
@@ -182,16 +181,3 @@ def _row(question: Row, condition: Condition, answer: Answer, seconds: float, ca
         "seconds": round(seconds, 3), "calls": answer.usage.calls, "cached": cached,
         "model": answer.record["model"],
     }  # fmt: skip
-
-
-def _clock(store: Store, keys: Iterable[str]) -> float:
-    """Seconds by the clock in which the model was at work on units; 0 where none is stored.
-
-    Conversations run side by side, so the seconds of each add up to more.
-    """
-    spans = []
-    for key in sorted(keys):
-        for created, seconds in store.rows("SELECT created, seconds FROM unit_costs WHERE key = ?", key):
-            ended = datetime.fromisoformat(created).timestamp()
-            spans.append((ended - seconds, ended))
-    return at_work(spans)

@@ -227,7 +227,7 @@ class RecordedTokenizer(WordTokenizer):
 
 def read_recording(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The first line of a recording, and its rows by kind and hash. Raises as `RecordedEngine` does."""
-    kinds = ("reply", "tokens", "count", "prompt", "vector")
+    kinds = ("reply", "tokens", "count", "prompt", "embedder", "vector")
     rows: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from localgraphrag.embed import Embedder, Matrix
-from localgraphrag.errors import ModelMissingError
+from localgraphrag.errors import ModelBrokenError, ModelMissingError
 from localgraphrag.llm.recorded import RecordingEngine, read_recording
 from localgraphrag.llm.units import content_hash
 
@@ -24,6 +24,7 @@ class RecordingEmbedder:
     def __init__(self, embedder: Embedder, recording: RecordingEngine) -> None:
         self._embedder, self._recording = embedder, recording
         self.identity, self.dimensions = embedder.identity, embedder.dimensions
+        recording.note("embedder", "identity", embedder.identity)
 
     def embed(self, texts: Sequence[str]) -> Matrix:
         """See `Embedder.embed`; rounded to 16 bits."""
@@ -45,10 +46,12 @@ class RecordedEmbedder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        head, rows = read_recording(self.path)
+        _, rows = read_recording(self.path)
         self._vectors = rows["vector"]
-        some = next(iter(self._vectors.values()), "")
-        self.identity, self.dimensions = f"recorded-vectors:{head['model']}", len(b64decode(some)) // 2
+        lengths = {len(b64decode(vector)) // 2 for vector in self._vectors.values()} or {0}
+        if len(lengths) > 1:
+            raise ModelBrokenError(f"{self.path} has vectors of different lengths. Record it anew.")
+        self.identity, self.dimensions = f"recorded:{rows['embedder'].get('identity', '')}", lengths.pop()
 
     def embed(self, texts: Sequence[str]) -> Matrix:
         """See `Embedder.embed`."""

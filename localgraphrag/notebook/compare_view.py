@@ -96,7 +96,7 @@ class CompareView(View):
             "name": name,
             "about": CONDITIONS[name].about if name in CONDITIONS else "",
             "paragraphs": [_parts(line, name, known) for line in answer.text.splitlines() if line.strip()],
-            "figures": [*(f"{count:,}" for count in counts), f"{usage.seconds:,.1f}", str(len(answer.citations))],
+            "figures": [*(f"{count:,}" for count in counts), f"{answer.seconds:,.1f}", str(len(answer.citations))],
             "citations": [self._citation(f"{name}:{c.number}", c) for c in answer.citations],
         }
 

@@ -49,3 +49,8 @@ class Answer:
     citations: tuple[Citation, ...]
     usage: Usage
     record: dict[str, Any]
+
+    @property
+    def seconds(self) -> float:
+        """How long the model was at work, by the clock; `usage.seconds` adds up calls that ran side by side."""
+        return float(self.record.get("seconds", self.usage.seconds))

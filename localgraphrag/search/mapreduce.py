@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 from localgraphrag.config import Settings
 from localgraphrag.embed import Embedder
 from localgraphrag.errors import ContextError, ModelError
-from localgraphrag.grounding import Grounding, pieces
+from localgraphrag.grounding import Grounding, pieces, stop_words
 from localgraphrag.llm.types import Message, Request, Usage
 from localgraphrag.llm.units import Outcome, Runner, run_all
 from localgraphrag.prompts import Prompts
@@ -25,6 +26,7 @@ from localgraphrag.search.reply import (
     answer_output,
     as_record,
     headed_output,
+    listed,
     map_output,
     one_turn,
     quotation,
@@ -35,9 +37,9 @@ from localgraphrag.search.reply import (
     read_quoted_map,
     render,
     same,
-    statements,
 )
 from localgraphrag.search.sources import Provenance
+from localgraphrag.spacing import spaced
 
 Batch = tuple[Passage, ...]
 
@@ -55,8 +57,8 @@ REPEATING = 0.3
 MOST_READ = 12
 """Quoted points that the answer is written from; a small model given more takes any."""
 
-LEAST_PARAGRAPHS, NEAR_ENOUGH = 4, 0.1
-"""Of an answer, if there are points for them; and how near to the question these must be."""
+LEAST_PARAGRAPHS, NEAR_ENOUGH, TELLING = 4, 0.1, 50
+"""Of an answer, if there are points for them; how near to the question these must be, or else what they must score."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +137,13 @@ class MapReduce:
         if not chosen.taken:
             text = self._nothing(passages, outcomes)
             return Answer(question, self.method, self.level, text, (), usage, {**record, "usage": as_record(usage)})
-        reduced = self.reduce(near, chosen.taken)
+        reduced = self.reduce(question, chosen.taken)
         assert reduced.value is not None
         usage += reduced.usage
-        text, citations = render(reduced.value, lambda label: chosen.taken[label - 1].passages, self.provenance)
+        written = self._made_up(reduced.value, chosen.taken, near) if self.quoted else reduced.value
+        text, citations = render(written, lambda label: chosen.taken[label - 1].passages, self.provenance)
         record["cached_calls"] += reduced.cached
-        record |= {"reply": as_record(reduced.value), "usage": as_record(usage)}
+        record |= {"reply": as_record(written), "usage": as_record(usage)}
         return Answer(question, self.method, self.level, text, citations, usage, record)
 
     def batches(self, question: str, passages: Sequence[Passage]) -> list[Batch]:
@@ -188,11 +191,11 @@ class MapReduce:
                 dropped.append((point, "scored 0"))
             elif not self.quoted and self._borrowed(question, point):
                 dropped.append((point, "names something of the prompt's example"))
-            elif full:
-                dropped.append((point, "comes after the first that did not fit"))
             elif (twin := next((i for i, kept in enumerate(taken) if same(point.text, kept.text)), None)) is not None:
                 taken[twin] = replace(taken[twin], passages=(*taken[twin].passages, *point.passages))
                 dropped.append((point, f"repeats point {twin + 1}"))
+            elif full:
+                dropped.append((point, "comes after the first that did not fit"))
             elif self.quoted and len(taken) == MOST_READ:
                 dropped.append((point, f"comes after the best {MOST_READ}"))
             elif measure([*taken, point]) - base <= room:
@@ -220,7 +223,7 @@ class MapReduce:
         left = sorted((p for p in by_score if p.score > 0), key=lambda p: -worth[id(p)])
         repeats = dict.fromkeys(worth, 0.0)
         best: list[Candidate] = []
-        while left and len(best) < 2 * MOST_READ:  # of those behind, none is read
+        while left and len(best) < 2 * MOST_READ:  # those behind are hardly ever read
             first = max(left, key=lambda p: worth[id(p)] - REPEATING * repeats[id(p)])
             best.append(first)
             left.remove(first)
@@ -249,12 +252,21 @@ class MapReduce:
         return points
 
     def _nearness(self, question: str, batches: Sequence[Batch], found: Sequence[Candidate]) -> Nearness:
-        """Of all statements and points to the question; of very many, of those that share most words with it."""
+        """Of all points and statements to the question.
+
+        Of very many statements it is of those that share most words with the question, and what all have in common is
+        taken from others, evenly spaced: the former have the question in common.
+        """
         if not self.quoted or self.embedder is None:
             return Nearness(None, question, ())
-        points, asked = [point.text for point in found], pieces(question)
-        said = sorted({text for _, _, text in _said(batches)}, key=lambda text: (-len(pieces(text) & asked), text))
-        return Nearness(self.embedder, question, list(dict.fromkeys([*points, *said[:MOST_COMPARED]])))
+        points = dict.fromkeys(point.text for point in found)
+        said = [text for text in dict.fromkeys(text for _, _, text in _said(batches)) if text not in points]
+        sample: list[str] = []
+        if len(said) > MOST_COMPARED:
+            asked = pieces(" ".join(w for w in question.split() if w.casefold().strip(".,?!") not in stop_words()))
+            sample = spaced([(text, 1) for text in said], MOST_COMPARED // 4)
+            said = sorted(said, key=lambda text: -len(pieces(text) & asked))[: MOST_COMPARED - len(sample)]
+        return Nearness(self.embedder, question, [*points, *said], sample)
 
     def _borrowed(self, question: str, point: Candidate) -> bool:
         """Whether a point brings in a name of the prompt's worked example: small models do."""
@@ -262,11 +274,11 @@ class MapReduce:
         example = "".join(message.content for message in self._map_prefix()[1:])
         return Grounding(shown, "", example).foreign(point.text)
 
-    def reduce(self, near: Nearness, points: Sequence[Candidate]) -> Outcome[Written]:
+    def reduce(self, question: str, points: Sequence[Candidate]) -> Outcome[Written]:
         """Write the answer from the points, in one call. Raises ModelError when it fails."""
-        request = self._reduce_request(near.question, points)
+        request = self._reduce_request(question, points)
         shown = [passage for point in points for passage in point.passages]
-        read = partial(self._from_points, points, near) if self.quoted else read_answer
+        read = partial(self._borne_out, points, question) if self.quoted else read_answer
         unit = one_turn("reduce", self._name("answer"), request, read, Written, shown)
         outcome = run_all(self.runner, [unit])[unit.name]
         if not outcome.ok:
@@ -279,18 +291,24 @@ class MapReduce:
         return self.settings.descriptions == "quoted"
 
     def _quoting(self, batch: Batch) -> Callable[[str], Mapped]:
-        return partial(read_quoted_map, said=[statements(passage) for passage in batch])
+        return partial(read_quoted_map, said=listed(batch))
 
-    def _from_points(self, points: Sequence[Candidate], near: Nearness, text: str) -> Written:
+    def _borne_out(self, points: Sequence[Candidate], question: str, text: str) -> Written:
+        """What of a reply the points bear out."""
+        example = self.prompts.render("reduce_example") + self.prompts.render("answer_example_reply")
+        return read_headed(text, [point.text for point in points], question, example)
+
+    def _made_up(self, written: Written, points: Sequence[Candidate], near: Nearness) -> Written:
         """The answer; where it is short, the best points follow as they stand that it does not cite and that are near.
 
-        Small models stop after a paragraph or two, or write what no point bears out.
+        Small models stop after a paragraph or two, or write what no point bears out. Nearness cannot be told without an
+        embedder, and the score has to do.
         """
-        example = self.prompts.render("reduce_example") + self.prompts.render("answer_example_reply")
-        written = read_headed(text, [point.text for point in points], near.question, example)
         cited = {label for paragraph in written.paragraphs for label in paragraph.cites}
         left = [(label, point) for label, point in enumerate(points, 1) if label not in cited]
-        if written.paragraphs and self.embedder is not None:
+        if written.paragraphs and self.embedder is None:
+            left = [(label, point) for label, point in left if point.score >= TELLING]
+        elif written.paragraphs:
             left = [(label, point) for label, point in left if near.to_question(point.text) >= NEAR_ENOUGH]
         lacking = (LEAST_PARAGRAPHS if written.paragraphs else MAX_PARAGRAPHS) - len(written.paragraphs)
         quoted = (quotation(point.text, label) for label, point in left[: max(lacking, 0)])
@@ -309,7 +327,7 @@ class MapReduce:
 
     def _map_request(self, question: str, batch: Sequence[Passage]) -> Request:
         if self.quoted:
-            output = quoted_map_output(list(dict.fromkeys(said for p in batch for said in statements(p))))
+            output = quoted_map_output(list(dict.fromkeys(chain.from_iterable(listed(batch)))))
         else:
             output = map_output(max(len(batch), 1))
         return replace(self._map_prompt(question, batch), output=output)
@@ -378,8 +396,8 @@ def _candidates(batches: Sequence[Batch], outcomes: Sequence[Outcome[Mapped]]) -
 def _said(batches: Sequence[Batch]) -> Iterator[tuple[int, Passage, str]]:
     """Every statement with its passage and the number of the batch, from 1."""
     for number, batch in enumerate(batches, 1):
-        for passage in batch:
-            for text in statements(passage):
+        for passage, said in zip(batch, listed(batch), strict=True):
+            for text in said:
                 yield number, passage, text
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from localgraphrag.embed import Embedder
+from localgraphrag.grounding import stop_words
 
 COMMON = 10
 """With so many texts half of their mean counts as what all have in common, with many more nearly all of it."""
+
+
+EVERYWHERE = 0.1
+"""Share of the texts from which on a name in them tells nothing."""
 
 
 class Nearness:
@@ -18,18 +24,21 @@ class Nearness:
     Parameters
     ----------
     texts : those that will be asked about, each once.
+    sample : texts that stand for all there are; by default `texts` themselves.
 
-    To the question: what all texts have in common, as the name of the town that they are all about, is taken away from
-    the question and from each before they are compared, since it tells none of them from the others.
+    To the question: what all texts have in common is taken away from the question and from each before they are
+    compared, since it tells none of them from the others; and so is a name that is everywhere (`unnamed`).
     """
 
-    def __init__(self, embedder: Embedder | None, question: str, texts: Sequence[str]) -> None:
+    def __init__(
+        self, embedder: Embedder | None, question: str, texts: Sequence[str], sample: Sequence[str] = ()
+    ) -> None:
         self.question = question
         self._at: dict[str, int] = {}
         if embedder is not None and texts:
-            vectors = embedder.embed([question, *texts])
-            common = vectors[1:].mean(axis=0) * (len(texts) / (len(texts) + COMMON))
-            apart = vectors - common
+            vectors = embedder.embed([unnamed(question, sample or texts), *texts])
+            standing = embedder.embed(sample) if sample else vectors[1:]
+            apart = vectors - standing.mean(axis=0) * (len(standing) / (len(standing) + COMMON))
             lengths = np.linalg.norm(apart, axis=1, keepdims=True)
             apart = apart / np.where(lengths == 0, 1, lengths)
             self._at = {text: i for i, text in enumerate(texts)}
@@ -47,3 +56,27 @@ class Nearness:
             return [0.0] * len(there)
         here = self._vectors[self._at[text]]
         return [0.0 if at is None else float(self._vectors[at] @ here) for at in there]
+
+
+def unnamed(question: str, texts: Sequence[str]) -> str:
+    """A question without the names that many of the texts have, as that of the town which all are about.
+
+    A question that is about nothing but the name stays as it is.
+
+    >>> said = ["The pier of Ness shut.", "Rain fell on Ness.", "A rash."]
+    >>> unnamed("What happens to Ness?", said), unnamed("What is Ness?", said)
+    ('What happens to ?', 'What is Ness?')
+    """
+    words = list(re.finditer(r"\w+", question))
+    names = [word for word in words[1:] if word.group()[:1].isupper() and _often(word.group(), texts)]
+    rest = [w.group() for w in words if w not in names and w.group().casefold() not in stop_words()]
+    if not rest:
+        return question
+    for name in reversed(names):
+        question = question[: name.start()] + question[name.end() :]
+    return question
+
+
+def _often(word: str, texts: Sequence[str]) -> bool:
+    whole = re.compile(rf"\b{word}\b")
+    return sum(bool(whole.search(text)) for text in texts) > EVERYWHERE * len(texts)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from localgraphrag.attribution import borne_out, supports
-from localgraphrag.grounding import Grounding, pieces
+from localgraphrag.grounding import Grounding
 from localgraphrag.llm.output import object_schema, schema
 from localgraphrag.llm.types import Completion, Request
 from localgraphrag.llm.units import Conversation, Unit
@@ -102,16 +102,29 @@ def answer_output(labels: int, *, may_be_empty: bool) -> Any:
 
 def statements(passage: Passage) -> list[str]:
     """What a passage says that can be quoted: the lines of a report's findings, or a chunk's sentences."""
+    return [shortened(text) for text in _lines(passage) if is_statement(text)]
+
+
+def listed(batch: Sequence[Passage]) -> list[list[str]]:
+    """The statements of each passage of a batch; all that they say, if none of it is a statement."""
+    said = [statements(passage) for passage in batch]
+    return said if any(said) else [list(map(shortened, _lines(passage))) for passage in batch]
+
+
+def _lines(passage: Passage) -> list[str]:
     if passage.kind == "report":
         said = [line[2:] for line in passage.text.splitlines() if line.startswith("- ")]
     else:
         said = [sentence.text for sentence in sentences(passage.text)]
-    return [shortened(text) for text in dict.fromkeys(said) if is_statement(text)]
+    return list(dict.fromkeys(said))
 
 
 def shortened(text: str) -> str:
-    """A statement as it is listed: cut at a word where it is longer than a point may be."""
-    return text if len(text) <= POINT_CHARACTERS else f"{text[: text.rfind(' ', 0, POINT_CHARACTERS)]} …"
+    """A statement as it is listed: cut at a word, if there are spaces, where it is longer than a point may be."""
+    if len(text) <= POINT_CHARACTERS:
+        return text
+    end = text.rfind(" ", 0, POINT_CHARACTERS)
+    return f"{text[: end if end > 0 else POINT_CHARACTERS]} …"
 
 
 def quoted_map_output(said: Sequence[str]) -> Any:
@@ -173,19 +186,26 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
         if kept_here:
             left = "".join(kept_here).strip()
             whole_paragraph = "".join(kept_here) == words
-            kept.append(Paragraph(left, tuple(cites), _heading(given["heading"], left, grounding, own=whole_paragraph)))
+            heading = _heading(given["heading"], left, shown, grounding, own=whole_paragraph)
+            kept.append(Paragraph(left, tuple(cites), heading))
     return Written(tuple(kept), tuple(refused))
 
 
-def _heading(given: str, text: str, grounding: Grounding, *, own: bool) -> str:
+def _heading(given: str, text: str, shown: Sequence[str], grounding: Grounding, *, own: bool) -> str:
     """A heading as it stands over its text: in brackets if it is the model's own, "" if that is not allowed."""
-    heading = whole(given, HEADING_CHARACTERS).strip(" .:()")
+    heading = whole(given, HEADING_CHARACTERS).strip(" .:")
+    if heading.startswith("(") and heading.endswith(")"):
+        heading = heading[1:-1].strip(" .:")
     if not heading or text.casefold().startswith(heading.casefold()):
         return ""
     if borne_out(heading, text):
         return heading
-    named = [word for word in heading.split()[1:] if word[:1].isupper()] + re.findall(r"\d+", heading)
-    known = pieces(" ".join(named)) <= pieces(text) and not grounding.foreign(heading)
+    first, *rest = re.findall(r"\w+", heading) or [""]
+    named = [word for word in rest if word[:1].isupper() or word.isdigit()]
+    if first.isdigit() or (first[:1].isupper() and any(re.search(rf"[^\W\d_],? {first}\b", said) for said in shown)):
+        named.append(first)  # capitals inside a sentence make a name
+    said_here = {word.casefold() for word in re.findall(r"\w+", text)}
+    known = {word.casefold() for word in named} <= said_here and not grounding.foreign(heading)
     return f"({heading})" if known and own else ""
 
 
