@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
 import sys
 from dataclasses import dataclass
@@ -143,6 +144,9 @@ def server_arguments(folder: Path, port: int | None, *, browser: bool) -> list[s
 
 def launch(arguments: list[str]) -> None:
     """Run JupyterLab in this process until it is told to end."""
+    settings = [str(Path(__file__).parent / "notebook" / "jupyter")]  # without its offer of news from the network
+    settings += filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(settings)  # read when Jupyter is imported or later
     from jupyterlab.labapp import LabApp
 
     LabApp.launch_instance(argv=arguments)

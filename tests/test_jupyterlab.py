@@ -45,11 +45,8 @@ pytestmark = [
     ),
 ]
 
-SETTINGS = {
-    "@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {
-        "windowingMode": "none"
-    },  # or cells out of sight are not there
-    "@jupyterlab/apputils-extension/notification.jupyterlab-settings": {"fetchNews": "false"},
+SETTINGS = {  # without windowing mode, for cells out of sight are not on the page
+    "@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {"windowingMode": "none"},
 }
 
 
@@ -113,7 +110,7 @@ class Notebook:
         page.route("**", lambda route: self.only_here(route, lab))
         page.goto(f"{lab}/lab/tree/{name}?token={TOKEN}&reset", timeout=MINUTE)
         page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=MINUTE)
-        page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=MINUTE)
+        page.wait_for_selector("text=/[|] Idle/", timeout=MINUTE)  # else it asks for a kernel to be selected
 
     def only_here(self, route, lab: str) -> None:
         if route.request.url.startswith((f"{lab}/", "data:", "blob:")):
@@ -122,7 +119,7 @@ class Notebook:
             self.wrong.append(f"asked for {route.request.url}")
             route.abort()
 
-    def run(self, minutes: float = 3) -> None:
+    def run(self, minutes: float = 1) -> None:
         """Run all cells from the menu, and wait until they are done and none shows an error."""
         self.page.click(".lm-MenuBar-itemLabel >> text=/^Run$/")
         self.page.click(".lm-Menu-itemLabel >> text=/^Run All Cells$/")
@@ -131,6 +128,7 @@ class Notebook:
             " return asked.every((prompt) => /\\[\\d+\\]/.test(prompt.textContent)); }",
             timeout=minutes * MINUTE,
         )
+        assert not self.page.locator("text=/Jupyter news/").count(), "it offers to ask the network"
         errors = self.page.locator(
             "[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedText[data-mime-type*=error]"
         )
@@ -179,12 +177,12 @@ def test_04_a_node_is_clicked(opened):
     canvas = notebook.page.locator("canvas").first
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
-    chosen = notebook.page.locator(".lgr-graph-near").first
+    chosen = notebook.page.locator(".lgr-graph-side [aria-live]").first
     before = chosen.inner_text()
     for across in range(4, 17):
         for down in range(4, 17):
             notebook.page.mouse.click(box["x"] + box["width"] * across / 20, box["y"] + box["height"] * down / 20)
-            if chosen.inner_text() not in ("", before):
+            if chosen.inner_text() not in ("Nothing is selected.", before):
                 notebook.photograph("clicked")
                 return
     pytest.fail("no click found a node")
