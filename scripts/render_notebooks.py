@@ -109,7 +109,10 @@ def main():
             if not path.name.startswith(NEEDS_MODEL):
                 execute(notebook, folder)
         written = target / f"{path.stem}.html"
-        written.write_text(page(notebook, f"{path.stem} · localgraphrag"), encoding="utf-8")
+        shown = page(notebook, f"{path.stem} · localgraphrag")
+        for mine, everybodys in ((tempfile.gettempdir(), ""), (str(Path.home()), "~")):
+            shown = shown.replace(mine, everybodys)
+        written.write_text(shown, encoding="utf-8")
         print(f"wrote {written}, {written.stat().st_size / 1000:.0f} kB", file=sys.stderr)
 
 

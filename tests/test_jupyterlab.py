@@ -129,9 +129,7 @@ class Notebook:
             timeout=minutes * MINUTE,
         )
         assert not self.page.locator("text=/Jupyter news/").count(), "it offers to ask the network"
-        errors = self.page.locator(
-            "[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedText[data-mime-type*=error]"
-        )
+        errors = self.page.locator("[data-mime-type='application/vnd.jupyter.error']")
         assert errors.all_inner_texts() == []
         self.photograph("run")
 
