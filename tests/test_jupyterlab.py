@@ -209,7 +209,10 @@ def test_09_a_citation_is_opened(opened):
     notebook.run(minutes=8)
     cites = notebook.page.locator("button[data-cite]")
     assert cites.count(), "an answer of quotations cites what it quotes"
-    notebook.page.keyboard.press("Escape")
-    cites.first.click()
-    playwright.expect(notebook.page.locator(".lgr-opened").first).to_be_visible()
+    passages = notebook.page.locator(".lgr-opened")
+    playwright.expect(passages.first).to_be_visible()  # the notebook has opened the first
     notebook.photograph("cited")
+    cites.first.click()
+    playwright.expect(passages).to_have_count(0)
+    cites.first.click()
+    playwright.expect(passages.first).to_be_visible()
