@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import time
 from pathlib import Path
 
 import pytest
+import test_notebook_browser as shared
 
 from localgraphrag import demo
 from localgraphrag.config import models_folder
@@ -24,7 +24,6 @@ from localgraphrag.notebook import ExtractionTrace
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("jupyterlab")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SMALL_MODEL = models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf"
 TOKEN = "only-for-this-test"
 MINUTE = 60_000  # milliseconds
@@ -39,7 +38,7 @@ claims = false
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not os.environ.get("JUPYTERLAB_TESTS"), reason="takes minutes; run `make lab-test`"),
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
+    pytest.mark.skipif(shared.CHROMIUM is None, reason="no Chromium on this machine"),
     pytest.mark.skipif(
         not (demo.recording().exists() and ExtractionTrace.packaged().exists()), reason="the demo is not recorded"
     ),
@@ -92,12 +91,7 @@ def lab(tmp_path_factory):
             server.wait(30)
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
+browser = shared.browser
 
 
 class Notebook:

@@ -49,7 +49,7 @@ NEAR, PASSED_OVER = 0.22, 50
 MOST_PASSED_OVER, MOST_COMPARED = 6, 2000
 
 WORTH = 1 / 200
-"""Of a point's score, beside its nearness to the question: the model's 90, 80 and 70 tell less than that."""
+"""Of a point's score, beside its nearness to the question: 90 weighs as much as a statement that is quite near."""
 
 REPEATING = 0.3
 """Of its likeness to a better point, by which a point falls behind: each matter has its say."""
@@ -214,7 +214,7 @@ class MapReduce:
         """By score, best first (ties: batch, then position).
 
         Of quoted points a small model scores the first it lists 90, the next 80, and so on, whatever they say
-        (docs/log.md). So nearness to the question counts more, and a point falls behind that is like a better one.
+        (docs/log.md). So nearness to the question counts as well, and a point falls behind that is like a better one.
         """
         by_score = sorted(candidates, key=lambda c: (-c.score, c.batch, c.position))
         if not self.quoted:
