@@ -8,18 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_search import CHUNKS, GRAPH, HIERARCHY, PROMPTS, QUESTION, conversation, golden, make_report
+from test_search import CHUNKS, DOCUMENTS, GRAPH, HIERARCHY, PROMPTS, QUESTION, conversation, golden, make_report
 
 from localgraphrag.attribution import borne_out, supports
+from localgraphrag.chunks import Chunk
+from localgraphrag.communities import Hierarchy
 from localgraphrag.config import Settings
 from localgraphrag.embed import HashEmbedder
+from localgraphrag.graph import Graph
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.llm.units import EngineRunner
 from localgraphrag.search import global_search, text_search, vector_search
+from localgraphrag.search.answer import Source
 from localgraphrag.search.mapreduce import MOST_READ, Candidate, MapReduce
-from localgraphrag.search.nearness import Nearness
+from localgraphrag.search.nearness import GENERAL, Nearness, generality
 from localgraphrag.search.passages import Passage, chunk_passage
-from localgraphrag.search.reply import listed, read_headed, read_quoted_map, statements
+from localgraphrag.search.reply import HEADING_CHARACTERS, listed, read_headed, read_quoted_map, statements
+from localgraphrag.search.sources import Provenance
 
 SETTINGS = Settings(context_window=2000, map_budget=400, map_tokens=200, reduce_budget=400, answer_tokens=200)
 LEAKS = "The dam in the valley leaks since the flood."
@@ -200,17 +205,43 @@ def test_a_small_model_reads_the_best_points_and_no_more():
 
 def test_what_all_texts_share_makes_none_of_them_near():
     class Town:
-        identity, dimensions = "town", 3
+        identity, dimensions = "town", 4
 
         def embed(self, texts):
-            rows = np.array([[1.0, "water" in text, "choir" in text] for text in texts], np.float32)
+            rows = np.array([[1.0, "water" in t, "choir" in t, 9 * (t in GENERAL)] for t in texts], np.float32)
             return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     texts = ["the water is brown", *[f"the choir sings again, {n}" for n in range(30)]]
     near = Nearness(Town(), "what of the water?", texts)
-    assert near.to_question(texts[0]) > 0.9 and near.to_question(texts[1]) < 0
-    assert near.between(texts[1], texts[:3]) == pytest.approx([0.5, 1, 1], abs=1e-6)
-    assert near.to_question("not given") == 0 and near.between("not given", texts[:2]) == [0, 0]
+    assert near.worth(texts[0]) > 0.9 and near.worth(texts[1]) < 0
+    assert near.worth("not given") == 0
+
+
+def test_questions_are_not_told_by_shared_words_to_be_general():
+    assert generality(HashEmbedder(), "What is the name of the dam?") == 0
+
+
+def test_a_question_about_the_whole_goes_by_what_is_central_and_each_matter_has_its_say():
+    matters = ("paper", "pier", "crew", "choir")
+    shut, left = [f"The pier is shut, {n}." for n in range(5)], [f"The crew left, {n}." for n in range(3)]
+    texts = ["I never saw a paper.", *shut, *left]
+
+    class Matters:
+        """Knows texts by their matters, and general questions by "main"."""
+
+        identity, dimensions = "matters", len(matters) + 1
+
+        def embed(self, given):
+            rows = [[*(0.1 + 3 * (m in t) for m in matters), 9 * ("main" in t or t in GENERAL)] for t in given]
+            return np.array(rows, np.float32) / np.linalg.norm(rows, axis=1, keepdims=True).astype(np.float32)
+
+    def best(question):
+        near = Nearness(Matters(), question, texts)
+        return [texts[i] for i in near.varied(texts, [near.worth(text) for text in texts], 3)]
+
+    assert best("What are the main things in these papers?")[:2] == [shut[0], left[0]]
+    assert best("Why did the crew leave?") == left
+    assert Nearness(None, "Who?", ()).varied(texts, [1, 3, 2, *[0] * 6], 2) == [1, 2]
 
 
 def test_what_the_model_passes_over_counts_if_it_is_near_to_the_question():
@@ -248,8 +279,8 @@ def test_what_all_have_in_common_is_not_taken_from_what_was_picked_for_the_quest
     monkeypatch.setattr("localgraphrag.search.mapreduce.MOST_COMPARED", 8)
     said = [f"The mill number {n} is old and quiet." for n in range(40)] + ["What leaks is the dam of the valley."]
     taken_of(said, ((said[0], 50),), Listening())
-    (texts, sample) = asked
-    assert len(sample) == 2 and len(texts) <= 1 + 8 and said[-1] in texts
+    texts, *_of_the_question, sample = asked
+    assert len(sample) == 2 and len(texts) <= 1 + 8 + len(sample) and said[-1] in texts
 
 
 def test_no_point_is_no_answer():
@@ -260,6 +291,19 @@ def test_no_point_is_no_answer():
 def test_a_figure_that_is_not_there_refutes():
     assert supports("The dam of 1913 leaks.", ["The dam of 1912 leaks."]) == ()
     assert supports("The dam of 1912 leaks.", ["The dam of 1912 leaks.", "A choir."]) == (1,)
+
+
+def test_what_is_said_of_one_is_not_borne_out_of_another_of_the_family():
+    said = ["4. Josiah Pryde builds the pier at his own cost.", "Anselm Pryde owes for the pier.", "A cannery shut."]
+    assert supports("Anselm Pryde builds the pier at his own cost.", said) == ()
+    assert supports("Josiah Pryde builds the pier at his own cost.", said) == (1,)
+    assert supports("Josiah Pryde builds the pier at his own cost, and Anselm Pryde owes for it.", said) == (1, 2)
+    assert supports("Engineer Ada Moore found the pier rotten.", ["The engineer Ada Moore found the pier rotten."])
+    names = ("Ada Moore", "Ben Lind", "Carl Voss", "Dora Hale", "Emil Kern")
+    members = [f"{name} is a member of the board." for name in names]
+    assert supports("The members of the board are Ada Moore, Ben Lind, Carl Voss, Dora Hale and Emil Kern.", members)
+    german = ["Im Mai wurde der Bau der Mole beschlossen.", "Der Rat tagte lange."]
+    assert supports("Der Rat beschloss im Mai den Bau der Mole.", german)
 
 
 def test_several_passages_bear_out_a_text_together():
@@ -310,8 +354,19 @@ def test_a_statement_quoted_twice_counts_once_and_names_all_its_passages():
 
 
 def test_a_heading_that_only_begins_the_text_is_not_said_twice():
-    written = read_headed(dumps(answer=[{"heading": "The choir sings", "text": SINGS}]), [SINGS], "", "")
-    assert written.paragraphs[0].heading == ""
+    for heading in ("The choir sings", f"That {SINGS} {SINGS} {SINGS}"[:HEADING_CHARACTERS]):  # or is cut off
+        written = read_headed(dumps(answer=[{"heading": heading, "text": SINGS}]), [SINGS], "", "")
+        assert written.paragraphs[0].heading == ""
+
+
+def test_the_first_source_of_a_citation_is_where_the_quoted_words_stand():
+    texts = ["Fog.  The choir sings\nin the mill on Sundays.", "The choir sings in the mill on Sundays."]
+    chunks = [Chunk(f"t{i}", f"d{i}", "D", i, 100 * i, 100 * i + len(t), t, 9) for i, t in enumerate(texts)]
+    chunks.append(Chunk("t2", "d1", "D", 2, 101, 139, texts[1][1:], 9))  # overlaps the one before
+    places = Provenance(Hierarchy(()), {}, Graph((), (), ()), chunks)
+    assert places.of_words(SINGS, ["t0", "t1", "t9"]) == (Source("t0", "d0", 6, 45), Source("t1", "d1", 100, 139))
+    assert places.of_words("… choir sings in …", ["t1", "t2"]) == (Source("t1", "d1", 104, 118),)
+    assert places.of_words("(The choir", ["t1"]) == places.of_words("", ["t1"]) == ()
 
 
 def test_text_search_quotes_the_chunks():
@@ -322,6 +377,8 @@ def test_text_search_quotes_the_chunks():
     first, *rest = answer.text.split("\n\n")
     assert first == f"{said[0]} [1]" and {text[:-4] for text in rest} < set(said)
     assert answer.citations[0].kind == "chunk"
+    (stands,) = answer.citations[0].sources
+    assert " ".join(DOCUMENTS[stands.document_id][1][stands.start : stands.end].split()) == said[0]
 
 
 def test_vector_search_refuses_what_the_chunks_do_not_say():

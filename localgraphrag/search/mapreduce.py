@@ -25,6 +25,7 @@ from localgraphrag.search.reply import (
     Written,
     answer_output,
     as_record,
+    distinct,
     headed_output,
     listed,
     map_output,
@@ -44,15 +45,12 @@ from localgraphrag.spacing import spaced
 Batch = tuple[Passage, ...]
 
 NEAR, PASSED_OVER = 0.22, 50
-"""Nearness to the question from which a statement counts that the model has passed over, and the score it then gets."""
+"""Worth to the question from which a statement counts that the model has passed over, and the score it then gets."""
 
-MOST_PASSED_OVER, MOST_COMPARED = 6, 2000
+MOST_PASSED_OVER, MOST_COMPARED = 12, 2000
 
-WORTH = 1 / 200
-"""Of a point's score, beside its nearness to the question: 90 weighs as much as a statement that is quite near."""
-
-REPEATING = 0.3
-"""Of its likeness to a better point, by which a point falls behind: each matter has its say."""
+WORTH = 1 / 500
+"""Of a point's score, beside its worth to the question: 90 is worth as much as being somewhat near."""
 
 MOST_READ = 12
 """Quoted points that the answer is written from; a small model given more takes any."""
@@ -141,7 +139,12 @@ class MapReduce:
         assert reduced.value is not None
         usage += reduced.usage
         written = self._made_up(reduced.value, chosen.taken, near) if self.quoted else reduced.value
-        text, citations = render(written, lambda label: chosen.taken[label - 1].passages, self.provenance)
+        text, citations = render(
+            written,
+            lambda label: chosen.taken[label - 1].passages,
+            self.provenance,
+            lambda label: chosen.taken[label - 1].text if self.quoted else "",
+        )
         record["cached_calls"] += reduced.cached
         record |= {"reply": as_record(written), "usage": as_record(usage)}
         return Answer(question, self.method, self.level, text, citations, usage, record)
@@ -214,22 +217,17 @@ class MapReduce:
         """By score, best first (ties: batch, then position).
 
         Of quoted points a small model scores the first it lists 90, the next 80, and so on, whatever they say
-        (docs/log.md). So nearness to the question counts as well, and a point falls behind that is like a better one.
+        (docs/log.md). So worth to the question counts far more, and a point falls behind that is like a better one.
         """
         by_score = sorted(candidates, key=lambda c: (-c.score, c.batch, c.position))
         if not self.quoted:
             return by_score
-        worth = {id(point): WORTH * point.score + near.to_question(point.text) for point in by_score}
-        left = sorted((p for p in by_score if p.score > 0), key=lambda p: -worth[id(p)])
-        repeats = dict.fromkeys(worth, 0.0)
-        best: list[Candidate] = []
-        while left and len(best) < 2 * MOST_READ:  # those behind are hardly ever read
-            first = max(left, key=lambda p: worth[id(p)] - REPEATING * repeats[id(p)])
-            best.append(first)
-            left.remove(first)
-            for point, likeness in zip(left, near.between(first.text, [p.text for p in left]), strict=True):
-                repeats[id(point)] = max(repeats[id(point)], likeness)
-        return [*best, *left, *(p for p in by_score if p.score <= 0)]
+        useful = [point for point in by_score if point.score > 0]
+        worth = [WORTH * point.score + near.worth(point.text) for point in useful]
+        # those far behind are hardly ever read
+        best = near.varied([point.text for point in useful], worth, 2 * MOST_READ)
+        rest = sorted(set(range(len(useful))) - set(best), key=lambda i: -worth[i])
+        return [*(useful[i] for i in (*best, *rest)), *(point for point in by_score if point.score <= 0)]
 
     def _passed_over(self, near: Nearness, batches: Sequence[Batch], found: Sequence[Candidate]) -> list[Candidate]:
         """Statements near to the question that a small model did not choose, as points behind those of their batch.
@@ -244,29 +242,30 @@ class MapReduce:
             if text not in chosen:
                 left.setdefault(text, (number, []))[1].append(passage)
         points = []
-        for text in sorted(left, key=lambda text: -near.to_question(text))[:MOST_PASSED_OVER]:
-            number, passages = left[text]
-            if near.to_question(text) >= NEAR:
-                behind[number] += 1
-                points.append(Candidate(number, behind[number], PASSED_OVER, text, tuple(passages)))
+        texts = [text for text in left if near.worth(text) >= NEAR]
+        for best in near.varied(texts, [near.worth(text) for text in texts], MOST_PASSED_OVER):
+            number, passages = left[texts[best]]
+            behind[number] += 1
+            points.append(Candidate(number, behind[number], PASSED_OVER, texts[best], tuple(passages)))
         return points
 
     def _nearness(self, question: str, batches: Sequence[Batch], found: Sequence[Candidate]) -> Nearness:
-        """Of all points and statements to the question.
+        """Of points and statements to the question.
 
-        Of very many statements it is of those that share most words with the question, and what all have in common is
-        taken from others, evenly spaced: the former have the question in common.
+        Of very many points it is of the best, of very many statements of those that share most words with the question,
+        and of others, evenly spaced, which stand for all: the former have the question in common.
         """
         if not self.quoted or self.embedder is None:
             return Nearness(None, question, ())
-        points = dict.fromkeys(point.text for point in found)
+        best = sorted(found, key=lambda point: -point.score)[: MOST_COMPARED // 2]
+        points = dict.fromkeys(point.text for point in best)
         said = [text for text in dict.fromkeys(text for _, _, text in _said(batches)) if text not in points]
         sample: list[str] = []
         if len(said) > MOST_COMPARED:
             asked = pieces(" ".join(w for w in question.split() if w.casefold().strip(".,?!") not in stop_words()))
             sample = spaced([(text, 1) for text in said], MOST_COMPARED // 4)
             said = sorted(said, key=lambda text: -len(pieces(text) & asked))[: MOST_COMPARED - len(sample)]
-        return Nearness(self.embedder, question, [*points, *said], sample)
+        return Nearness(self.embedder, question, list(dict.fromkeys([*points, *said, *sample])), sample)
 
     def _borrowed(self, question: str, point: Candidate) -> bool:
         """Whether a point brings in a name of the prompt's worked example: small models do."""
@@ -304,12 +303,13 @@ class MapReduce:
         Small models stop after a paragraph or two, or write what no point bears out. Nearness cannot be told without an
         embedder, and the score has to do.
         """
+        written = distinct(written)
         cited = {label for paragraph in written.paragraphs for label in paragraph.cites}
         left = [(label, point) for label, point in enumerate(points, 1) if label not in cited]
         if written.paragraphs and self.embedder is None:
             left = [(label, point) for label, point in left if point.score >= TELLING]
         elif written.paragraphs:
-            left = [(label, point) for label, point in left if near.to_question(point.text) >= NEAR_ENOUGH]
+            left = [(label, point) for label, point in left if near.worth(point.text) >= NEAR_ENOUGH]
         lacking = (LEAST_PARAGRAPHS if written.paragraphs else MAX_PARAGRAPHS) - len(written.paragraphs)
         quoted = (quotation(point.text, label) for label, point in left[: max(lacking, 0)])
         return replace(written, paragraphs=(*written.paragraphs, *quoted))

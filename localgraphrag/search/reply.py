@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from localgraphrag.attribution import borne_out, supports
+from localgraphrag.attribution import borne_out, is_name, supports
 from localgraphrag.grounding import Grounding
 from localgraphrag.llm.output import object_schema, schema
 from localgraphrag.llm.types import Completion, Request
 from localgraphrag.llm.units import Conversation, Unit
-from localgraphrag.search.answer import Citation
+from localgraphrag.search.answer import Citation, Source
 from localgraphrag.search.passages import Passage
 from localgraphrag.search.sources import Provenance
 from localgraphrag.sentences import fold, is_statement, sentences, whole
 
 T = TypeVar("T")
 
-VERSION = 3
+VERSION = 4
 """Of the code behind a reply. Raise it when the same words would become another result."""
 
 MAX_POINTS = 5
@@ -167,7 +167,8 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
 
     Sentence by sentence: one that brings in a name of the example, or that `shown` does not bear out, is refused. A
     heading that says more than what is left of its paragraph is set in round brackets: it is the model's own reading,
-    as a theme is. One that names what the paragraph does not, or of whose paragraph a sentence is refused, is left out.
+    as a theme is. One that was cut off, that names what the paragraph does not, or of whose paragraph a sentence is
+    refused, is left out.
     """
     grounding = Grounding("\n".join(shown), question, example)
     kept: list[Paragraph] = []
@@ -192,8 +193,13 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
 
 
 def _heading(given: str, text: str, shown: Sequence[str], grounding: Grounding, *, own: bool) -> str:
-    """A heading as it stands over its text: in brackets if it is the model's own, "" if that is not allowed."""
-    heading = whole(given, HEADING_CHARACTERS).strip(" .:")
+    """A heading as it stands over its text: in brackets if it is the model's own, "" if that is not allowed.
+
+    One as long as headings may be is a sentence cut off.
+    """
+    if len(given) >= HEADING_CHARACTERS:
+        return ""
+    heading = fold(given).strip(" .:")
     if heading.startswith("(") and heading.endswith(")"):
         heading = heading[1:-1].strip(" .:")
     if not heading or text.casefold().startswith(heading.casefold()):
@@ -202,8 +208,8 @@ def _heading(given: str, text: str, shown: Sequence[str], grounding: Grounding, 
         return heading
     first, *rest = re.findall(r"\w+", heading) or [""]
     named = [word for word in rest if word[:1].isupper() or word.isdigit()]
-    if first.isdigit() or (first[:1].isupper() and any(re.search(rf"[^\W\d_],? {first}\b", said) for said in shown)):
-        named.append(first)  # capitals inside a sentence make a name
+    if first.isdigit() or is_name(first, shown):
+        named.append(first)
     said_here = {word.casefold() for word in re.findall(r"\w+", text)}
     known = {word.casefold() for word in named} <= said_here and not grounding.foreign(heading)
     return f"({heading})" if known and own else ""
@@ -282,42 +288,60 @@ def same(text: str, other: str) -> bool:
     return figures[0] == figures[1] and fuzz.ratio(left, right) >= SAME
 
 
+def distinct(written: Written) -> Written:
+    """The answer without paragraphs near-identical to earlier ones."""
+    kept: list[Paragraph] = []
+    for paragraph in written.paragraphs:
+        if not any(same(paragraph.text, earlier.text) for earlier in kept):
+            kept.append(paragraph)
+    return replace(written, paragraphs=tuple(kept))
+
+
 def render(
-    written: Written, shown: Callable[[int], Sequence[Passage]], provenance: Provenance
+    written: Written,
+    shown: Callable[[int], Sequence[Passage]],
+    provenance: Provenance,
+    quoted: Callable[[int], str] = lambda _label: "",
 ) -> tuple[str, tuple[Citation, ...]]:
     """The answer's text with its marks, and the citation behind each.
 
     Parameters
     ----------
-    written : the model's reply; a paragraph near-identical to an earlier one is left out.
+    written : the answer; what of it repeats itself is left out (`distinct`).
     shown : the passages behind a label.
     provenance : resolves them to the documents.
+    quoted : the statement of a document that a label stands for, or "": where it stands is the first source.
 
     Marks count the reports or chunks cited, in the order in which they are first cited.
     """
     numbers: dict[tuple[str, str], int] = {}
     cited: list[Passage] = []
-    said: list[str] = []
+    places: list[dict[Source, None]] = []
     lines: list[str] = []
-    for paragraph in written.paragraphs:
-        if any(same(paragraph.text, earlier) for earlier in said):
-            continue
-        said.append(paragraph.text)
+    for paragraph in distinct(written).paragraphs:
         marks: dict[int, None] = {}
-        for passage in (passage for label in paragraph.cites for passage in shown(label)):
+        for label, passage in [(cited_by, passage) for cited_by in paragraph.cites for passage in shown(cited_by)]:
             if (passage.kind, passage.id) not in numbers:
                 numbers[passage.kind, passage.id] = len(numbers) + 1
                 cited.append(passage)
-            marks[numbers[passage.kind, passage.id]] = None
+                places.append({})
+            number = numbers[passage.kind, passage.id]
+            marks[number] = None
+            places[number - 1] |= dict.fromkeys(provenance.of_words(quoted(label), passage.chunk_ids))
         heading = f"{paragraph.heading}\n" if paragraph.heading else ""
         lines.append(f"{heading}{paragraph.text} {''.join(f'[{number}]' for number in sorted(marks))}")
-    citations = tuple(_citation(number, passage, provenance) for number, passage in enumerate(cited, 1))
+    citations = tuple(
+        _citation(number, passage, provenance, words)
+        for number, (passage, words) in enumerate(zip(cited, places, strict=True), 1)
+    )
     return "\n\n".join(lines), citations
 
 
-def _citation(number: int, passage: Passage, provenance: Provenance) -> Citation:
+def _citation(number: int, passage: Passage, provenance: Provenance, words: Iterable[Source]) -> Citation:
     found = provenance.of_report(passage.id) if passage.kind == "report" else provenance.of_chunk(passage.id)
-    return Citation(number, passage.kind, passage.id, passage.title, found.records, found.sources)
+    places = tuple(dict.fromkeys(words))
+    sources = places if places and passage.kind == "chunk" else tuple(dict.fromkeys((*places, *found.sources)))
+    return Citation(number, passage.kind, passage.id, passage.title, found.records, sources)
 
 
 def as_record(value: Any) -> dict[str, Any]:

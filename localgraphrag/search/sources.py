@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -48,6 +49,17 @@ class Provenance:
             raise NotFoundError(f"There is no chunk {chunk_id!r} among the {len(self.chunks)} given.")
         chunk = self.chunks[chunk_id]
         return Evidence((), (Source(chunk.id, chunk.document_id, chunk.start, chunk.end),))
+
+    def of_words(self, text: str, chunk_ids: Iterable[str]) -> tuple[Source, ...]:
+        """Where in some chunks a text stands word for word, white space aside; once where chunks overlap."""
+        words = text.removeprefix("… ").removesuffix(" …").split()
+        wanted = re.compile(r"\s+".join(map(re.escape, words)))
+        places: dict[tuple[str, int, int], Source] = {}
+        for chunk in (self.chunks[id_] for id_ in chunk_ids if id_ in self.chunks):
+            if words and (found := wanted.search(chunk.text)):
+                start, end = chunk.start + found.start(), chunk.start + found.end()
+                places.setdefault((chunk.document_id, start, end), Source(chunk.id, chunk.document_id, start, end))
+        return tuple(places.values())
 
     def of_report(self, community_id: str) -> Evidence:
         """Records and sources of a report.
