@@ -168,8 +168,6 @@ def duration(seconds: float) -> str:
 def pace(progress: Progress) -> str:
     """How fast a stage is, how long it still takes, and what has failed: the end of a line of progress."""
     rate = f"{progress.tokens / progress.seconds:.0f} tokens/s" if progress.tokens and progress.seconds else ""
-    if not rate and progress.detail.endswith(" at once"):  # an engine's sign of life, before anything is finished
-        rate = progress.detail
     left = f"{duration(progress.eta_seconds)} left" if progress.eta_seconds else ""
     failed = progress.detail if " failed: " in progress.detail else ""
     return ", ".join(part for part in (rate, left, failed) if part)

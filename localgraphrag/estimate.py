@@ -66,12 +66,17 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class _Cost:
+class Cost:
     """Of one unit, on average."""
 
     calls: float
     read: float
     output: float
+
+    @property
+    def tokens(self) -> float:
+        """Read and written."""
+        return self.read + self.output
 
 
 def estimate(store: Store | None, settings: Settings, engine: Engine, prompts: Prompts, reading: Reading) -> Estimate:
@@ -87,10 +92,8 @@ def estimate(store: Store | None, settings: Settings, engine: Engine, prompts: P
     stored = sum(store.get_unit(unit, engine.identity) is not None for unit in units) if store else 0
     todo = len(units) - stored
     known = _averages(store, engine.identity) if store else {}
-    each = known.get("extract") or _usual(chunks, settings)
-    quoted = settings.descriptions == "quoted"
-    usual = (REPORT_READ, REPORT_OUTPUT) if quoted else (WRITTEN_REPORT_READ, WRITTEN_REPORT_OUTPUT)
-    report = known.get("report") or _Cost(REPORT_CALLS, *usual)
+    each = known.get("extract") or usual_chunk(chunks, settings)
+    report = known.get("report") or usual_report(settings)
     reports = todo * REPORTS_PER_CHUNK
     read, output = todo * each.read + reports * report.read, todo * each.output + reports * report.output
     read_rate, write_rate = probe(engine, [chunk.text for chunk in chunks])
@@ -109,22 +112,30 @@ def estimate(store: Store | None, settings: Settings, engine: Engine, prompts: P
     )
 
 
-def _averages(store: Store, model: str) -> dict[str, _Cost]:
+def _averages(store: Store, model: str) -> dict[str, Cost]:
     rows = store.rows(
         "SELECT stage, avg(calls), avg(read_tokens), avg(output_tokens - forced_tokens) FROM units JOIN unit_costs "
         "USING (key) WHERE model = ? GROUP BY stage HAVING count(*) >= ?",
         model, ENOUGH_UNITS,
     )  # fmt: skip
-    return {stage: _Cost(*cost) for stage, *cost in rows}
+    return {stage: Cost(*cost) for stage, *cost in rows}
 
 
-def _usual(chunks: Sequence[Chunk], settings: Settings) -> _Cost:
+def usual_chunk(chunks: Sequence[Chunk], settings: Settings) -> Cost:
+    """What the extraction of one of these chunks takes, by general experience."""
     calls = 1 + CALLS_PER_GLEANING * settings.max_gleanings + settings.claims
     output = calls * OUTPUT_PER_CALL
     if settings.descriptions == "written":
         calls, output = calls + WRITTEN_CALLS, output + WRITTEN_OUTPUT
     size = sum(chunk.tokens for chunk in chunks) / max(len(chunks), 1)
-    return _Cost(calls, size + calls * READ_PER_CALL, output)
+    return Cost(calls, size + calls * READ_PER_CALL, output)
+
+
+def usual_report(settings: Settings) -> Cost:
+    """What a report that the model writes takes, by general experience."""
+    if settings.descriptions == "quoted":
+        return Cost(REPORT_CALLS, REPORT_READ, REPORT_OUTPUT)
+    return Cost(REPORT_CALLS, WRITTEN_REPORT_READ, WRITTEN_REPORT_OUTPUT)
 
 
 def probe(engine: Engine, texts: Sequence[str]) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from localgraphrag.config import Settings
 from localgraphrag.documents import Document, Reading, Skipped
 from localgraphrag.embed import Embedder, Matrix
 from localgraphrag.errors import EmptyExtractionError, StoreError
+from localgraphrag.estimate import usual_chunk, usual_report
 from localgraphrag.extract import Extraction
 from localgraphrag.graph import Graph, build_graph, description_units, with_descriptions
 from localgraphrag.llm.types import Completion, Engine, Request, Usage
@@ -142,9 +143,9 @@ class StoredRunner:
     purpose : "index" for work that the index rests on, "query" for questions. A question that cannot be recorded
         (on a medium that cannot be written) is answered all the same.
     documents : the document id of each chunk id; by default as the index has them.
-    on_outcome : called with every outcome.
 
-    `used` collects the units met, `failures` those that failed, `counts` and `usage` what became of them by stage.
+    `stage` hears of every turn and outcome. `used` collects the units met, `failures` those that failed, `counts` and
+    `usage` what became of them by stage.
     """
 
     def __init__(
@@ -154,10 +155,9 @@ class StoredRunner:
         *,
         purpose: Purpose = "index",
         documents: Mapping[str, str] | None = None,
-        on_outcome: Callable[[Outcome[Any]], None] | None = None,
     ) -> None:
         self.engine = engine
-        self.on_outcome = on_outcome
+        self.stage: Stage | None = None
         self.used: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.failures: list[Failure] = []
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -181,6 +181,8 @@ class StoredRunner:
                 self._meet(key, unit)
                 stored = self._store.get_unit(unit, self.engine.identity)
                 if stored is not None:
+                    if self.stage:
+                        self.stage.stored += 1
                     ready.append(Outcome(unit, stored[0], usage=stored[1], cached=True))
                 elif key in waiting:
                     waiting[key].append(unit)
@@ -188,7 +190,7 @@ class StoredRunner:
                     waiting[key] = []
                     yield unit
 
-        for outcome in converse(self.engine, missing()):
+        for outcome in converse(self.engine, missing(), self._turn):
             yield from self._all(ready)
             self._record(outcome)
             yield self._seen(outcome)
@@ -228,9 +230,13 @@ class StoredRunner:
         if not outcome.ok:
             self.counts[stage, "failed"] += 1
             self.failures.append(Failure(stage, outcome.unit.name, outcome.error))
-        if self.on_outcome:
-            self.on_outcome(outcome)
+        if self.stage:
+            self.stage.outcome(outcome)
         return outcome
+
+    def _turn(self, usage: Usage) -> None:
+        if self.stage:
+            self.stage.turn(usage)
 
 
 @dataclass
@@ -242,9 +248,9 @@ class Reporter:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def stage(self, name: str, total: int = 0, detail: str = "") -> Iterator[Stage]:
-        """Tell that a stage begins and ends, and keep its seconds."""
-        stage = Stage(name, total, self.told)
+    def stage(self, name: str, total: int = 0, detail: str = "", each: float = 0.0) -> Iterator[Stage]:
+        """Tell that a stage begins and ends, and keep its seconds. `each`: tokens that a unit will likely take."""
+        stage = Stage(name, total, self.told, each)
         stage.tell(detail)
         if hasattr(self.engine, "on_heartbeat"):
             self.engine.on_heartbeat = stage.heartbeat
@@ -254,20 +260,30 @@ class Reporter:
             if hasattr(self.engine, "on_heartbeat"):
                 self.engine.on_heartbeat = None
         self.seconds[name] = time.monotonic() - stage.started
-        stage.total = stage.total or stage.done
+        stage.total, stage.underway = stage.total or stage.done, 0
         stage.tell("done")
 
 
 @dataclass
 class Stage:
-    """A stage at work."""
+    """A stage at work.
+
+    `each`: tokens that a unit will take, as far as can be said before any is finished. `fresh` units were not found
+    stored, and took `spent` tokens; `tokens` were read and written in all turns that have ended, `underway` in others.
+    `stored` units were found and not told yet.
+    """
 
     name: str
     total: int
     told: OnProgress | None
+    each: float = 0.0
     done: int = 0
     fresh: int = 0
+    spent: int = 0
     tokens: int = 0
+    underway: int = 0
+    stored: int = 0
+    detail: str = ""
     started: float = field(default_factory=time.monotonic)
 
     def step(self, detail: str = "", count: int = 1) -> None:
@@ -280,22 +296,49 @@ class Stage:
         """Tell that a unit is done. Those found stored say nothing about the pace."""
         self.done += 1
         self.total = max(self.total, self.done)
-        if not outcome.cached:
+        if outcome.cached:
+            self.stored = max(self.stored - 1, 0)
+        else:
             self.fresh += 1
-            self.tokens += outcome.usage.read_tokens + outcome.usage.output_tokens
+            self.spent += _tokens(outcome.usage)
         self.tell(f"{outcome.unit.name} {'failed: ' + outcome.error if outcome.error else 'done'}")
+
+    def turn(self, usage: Usage) -> None:
+        """Tell that a turn has ended, be it the last of its unit or not."""
+        self.tokens += _tokens(usage)
+        self.underway = max(self.underway - _tokens(usage), 0)
+        self.tell(self.detail)
 
     def heartbeat(self, beat: Any) -> None:
         """Tell that the engine is alive; see `llm.llamacpp.Heartbeat`."""
-        pace = f"{beat.output_tokens} tokens so far, {beat.tokens_per_second:.1f}/s, {beat.active} at once"
-        self.tell(f"{beat.key}: {pace}")
+        self.underway = beat.read_tokens + beat.output_tokens
+        done = f"{beat.read_tokens:,} tokens read, {beat.output_tokens:,} written"
+        self.tell(f"{beat.key}: {done}, {beat.active} at once")
 
     def tell(self, detail: str) -> None:
         """Tell how far the stage is."""
+        self.detail = detail
         if self.told:
             seconds = time.monotonic() - self.started
-            eta = seconds / self.fresh * (self.total - self.done) if self.fresh and self.total else None
-            self.told(Progress(self.name, self.done, self.total, detail, self.tokens, seconds, eta))
+            tokens = self.tokens + self.underway
+            self.told(Progress(self.name, self.done, self.total, detail, tokens, seconds, self._left(seconds)))
+
+    def _left(self, seconds: float) -> float | None:
+        """Seconds to the end at the pace so far, None while unknown.
+
+        In tokens, where a model is at work: with many units at once, the first is done when others are nearly so.
+        """
+        if not self.total:
+            return None
+        each = self.spent / self.fresh if self.spent else self.each
+        tokens, units = self.tokens + self.underway, max(self.total - self.done - self.stored, 0)
+        if tokens and each:
+            return seconds / tokens * max(each * units - (tokens - self.spent), units)
+        return seconds / self.fresh * units if self.fresh else None
+
+
+def _tokens(usage: Usage) -> int:
+    return usage.read_tokens + usage.output_tokens
 
 
 def index_project(
@@ -337,12 +380,12 @@ def index_project(
         chunks = tuple(_chunks(documents, settings, engine, stage))
     tables.add_documents(store, documents)
     runner = StoredRunner(Overheard(engine), store, documents={chunk.id: chunk.document_id for chunk in chunks})
-    with reporter.stage("extract", len(chunks)) as stage:
+    with reporter.stage("extract", len(chunks), each=usual_chunk(chunks, settings).tokens) as stage:
         extractions = extract(chunks, settings, prompts, runner, stage)
     with reporter.stage("graph"):
         graph = build_graph(chunks, extractions)
     with reporter.stage("describe") as stage:
-        runner.on_outcome = stage.outcome
+        runner.stage = stage
         units = description_units(graph, settings, prompts, engine.tokenizer)
         graph = with_descriptions(graph, list(runner.run(units)))
     with reporter.stage("communities"):
@@ -390,7 +433,7 @@ def extract(
 
     Raises EmptyExtractionError when the first `EMPTY_CHUNKS` have not one entity between them.
     """
-    runner.on_outcome = stage.outcome
+    runner.stage = stage
     found: dict[str, Extraction] = {}
     empty: list[Outcome[Extraction]] | None = []
     longest_first = sorted(chunks, key=lambda chunk: -chunk.tokens)
@@ -456,8 +499,9 @@ def reports_of(
         return {}
     planned = plan_reports(graph, hierarchy, levels, settings, prompts, runner.engine, written)
     named = ", ".join(f"C{k}" for k in levels)
-    with reporter.stage("report", len(planned), f"up to {len(planned)} reports for {named}") as stage:
-        runner.on_outcome = stage.outcome
+    told = f"up to {len(planned)} reports for {named}"
+    with reporter.stage("report", len(planned), told, usual_report(settings).tokens) as stage:
+        runner.stage = stage
         return write_reports(graph, hierarchy, levels, settings, prompts, runner, embedder=embedder, written=written)
 
 

@@ -400,7 +400,7 @@ def test_signs_of_life(model, monkeypatch):
     assert {beat.key for beat in beats} == {"tale"}
     assert all(beat.active == 1 for beat in beats)
     assert max(beat.output_tokens for beat in beats) >= 8
-    assert all(beat.tokens_per_second >= 0 for beat in beats)
+    assert all(beat.read_tokens > 20 for beat in beats)
     free(engine)
 
 

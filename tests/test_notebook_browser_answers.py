@@ -246,7 +246,7 @@ def test_progress_follows_and_the_button_stops(page):
     assert "not begun" in page.inner_text("body")
     view(Progress("read", 4, 4, "done", seconds=1.2))
     view(Progress("extract", 3, 9, f"t-3 failed: {HOSTILE}", tokens=900, seconds=30.0, eta_seconds=75.0))
-    view(Progress("summaries", 0, 0, "c-1: 12 tokens so far, 9.1/s, 4 at once"))
+    view(Progress("summaries", 0, 0, "c-1: 900 tokens read, 12 written, 4 at once"))
     for trait in ("data", "state"):
         shown.set(trait, getattr(view, trait))
     assert "t-3 failed: " in page.inner_text("body")

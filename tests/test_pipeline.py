@@ -19,7 +19,7 @@ from localgraphrag.llm.output import schema
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.llm.types import Completion, Request, Usage
 from localgraphrag.llm.units import Conversation, Outcome, Unit, run_all
-from localgraphrag.pipeline import Progress, StoredRunner
+from localgraphrag.pipeline import Progress, Stage, StoredRunner
 from localgraphrag.project import Project
 from localgraphrag.store import Store
 
@@ -495,7 +495,7 @@ def test_signs_of_life_of_the_engine_are_told(project: Project, docs: Path):
 
         def run(self, requests):
             for completion in super().run(requests):
-                self.on_heartbeat(Heartbeat(completion.key, 4, 120, 31.25))
+                self.on_heartbeat(Heartbeat(completion.key, 4, 1200, 120))
                 yield completion
 
     events: list[Progress] = []
@@ -503,9 +503,33 @@ def test_signs_of_life_of_the_engine_are_told(project: Project, docs: Path):
     Project.open(project.folder, engine=engine, embedder=HashEmbedder(8), **bench.SETTINGS).index(
         docs, progress=events.append
     )
-    beats = [e for e in events if e.detail.endswith(": 120 tokens so far, 31.2/s, 4 at once")]
+    beats = [e for e in events if e.detail.endswith(": 1,200 tokens read, 120 written, 4 at once")]
     assert {e.stage for e in beats} == {"extract", "report"}
+    assert all(e.tokens >= 1320 and e.eta_seconds is not None for e in beats)
     assert engine.on_heartbeat is None
+
+
+def test_the_time_left_is_told_by_tokens_and_from_the_first_sign_of_life(monkeypatch):
+    def spend(read: int, written: int) -> Usage:
+        return Usage(calls=1, read_tokens=read, output_tokens=written)
+
+    now = [0.0]
+    monkeypatch.setattr("localgraphrag.pipeline.time.monotonic", lambda: now[0])
+    told: list[float | None] = []
+    stage = Stage("extract", 4, lambda progress: told.append(progress.eta_seconds), 500, started=0.0)
+    stage.tell("")
+    now[0] = 10.0
+    stage.heartbeat(Heartbeat("a", 4, 180, 20))  # four units in work, of 500 tokens each: a tenth of it
+    stage.turn(spend(180, 20))
+    assert told == [None, 90.0, 90.0]
+    now[0] = 80.0
+    stage.turn(spend(800, 200))
+    stage.turn(spend(200, 200))
+    # 1,600 tokens in 80 s; a unit takes 400, or 600 on average: then two more take another 800
+    stage.outcome(Outcome(question("a", "a"), None, usage=spend(300, 100)))
+    assert told[-1] == pytest.approx(0.15)  # it is not over while a unit is open
+    stage.outcome(Outcome(question("b", "b"), None, usage=spend(600, 200)))
+    assert told[-1] == 40.0
 
 
 def test_tables_can_be_read_with_plain_sql(project: Project, docs: Path):

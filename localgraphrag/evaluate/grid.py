@@ -7,7 +7,7 @@ any way to answer fills the engine's slots, and whatever was made before is foun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +18,7 @@ from localgraphrag.llm.types import Usage
 from localgraphrag.llm.units import Outcome, Unit
 
 if TYPE_CHECKING:
-    from localgraphrag.pipeline import StoredRunner
+    from localgraphrag.pipeline import Stage, StoredRunner
     from localgraphrag.questions import Asking
     from localgraphrag.search.answer import Answer
     from localgraphrag.search.question import Condition
@@ -83,7 +83,7 @@ class Looking:
 
     def __init__(self, runner: StoredRunner, store: Store, known: Known) -> None:
         self.engine = runner.engine
-        self.on_outcome: Callable[[Outcome[Any]], None] | None = None
+        self.stage: Stage | None = None  # nothing to tell it
         self.used: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._store, self._known = store, known
 
@@ -133,7 +133,7 @@ def answer_all(asking: Asking, condition: Condition, questions: Sequence[Row], s
             asking.reporter, asking.runner = reporter, runner
             if wanted:
                 with reporter.stage(f"answer {condition.name}", len(wanted)) as stage:
-                    runner.on_outcome = stage.outcome
+                    runner.stage = stage
                     known |= {o.unit.key(runner.engine.identity): o for o in runner.run(wanted.values())}
             open_questions = waiting
     finally:

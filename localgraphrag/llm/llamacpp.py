@@ -33,12 +33,12 @@ _HEARTBEAT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A sign of life during a long pause: the oldest request in work and what it has come to."""
+    """A sign of life during a long pause: a request in work, how many there are, and what these have come to."""
 
     key: str
     active: int
+    read_tokens: int
     output_tokens: int
-    tokens_per_second: float
 
 
 @dataclass
@@ -439,7 +439,7 @@ class _Beat:
     """Calls back every two seconds while nothing finishes."""
 
     def __init__(self, callback: Callable[[Heartbeat], None] | None) -> None:
-        self._callback, self._last, self._begun = callback, time.perf_counter(), time.perf_counter()
+        self._callback, self._last = callback, time.perf_counter()
 
     def reset(self) -> None:
         self._last = time.perf_counter()
@@ -450,5 +450,4 @@ class _Beat:
             return
         self._last = now
         written = sum(len(t.tokens) - t.start for t in active)
-        oldest = min(t.begun for t in active)
-        self._callback(Heartbeat(active[0].request.key, len(active), written, written / max(now - oldest, 1e-9)))
+        self._callback(Heartbeat(active[0].request.key, len(active), sum(t.read for t in active), written))

@@ -97,8 +97,10 @@ class EngineRunner:
         return converse(self.engine, units)
 
 
-def converse(engine: Engine, units: Iterable[Unit[T]]) -> Iterator[Outcome[T]]:
-    """Drive the units' conversations side by side on one engine.
+def converse(
+    engine: Engine, units: Iterable[Unit[T]], on_turn: Callable[[Usage], None] | None = None
+) -> Iterator[Outcome[T]]:
+    """Drive the units' conversations side by side on one engine; `on_turn` hears what each turn has cost.
 
     Raises whatever a conversation raises other than through a failed turn: that is a bug, not an outcome.
     """
@@ -111,9 +113,11 @@ def converse(engine: Engine, units: Iterable[Unit[T]]) -> Iterator[Outcome[T]]:
             if request is not None:
                 yield request
 
-    for _completion in engine.run(first_turns()):
+    for completion in engine.run(first_turns()):
         yield from finished
         finished.clear()
+        if on_turn:
+            on_turn(completion.usage)
     yield from finished
 
 
