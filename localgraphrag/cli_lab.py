@@ -67,7 +67,7 @@ def check_installed() -> None:
     if missing:
         raise ConfigError(
             f"The notebooks need {', '.join(missing)}, which {sys.executable} does not have. "
-            "Install them: pip install 'localgraphrag[notebook]'"
+            "Install them: pip install -e '.[notebook]', in the folder of the project's source"
         )
 
 

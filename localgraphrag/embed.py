@@ -158,15 +158,17 @@ class Remembering:
         return np.stack([self._known[text] for text in texts]) if texts else self._embedder.embed([])
 
 
-def load_embedder(settings: Settings) -> Embedder:
-    """The embedder that the settings name: `hash`, a folder, or a model in the models folder.
+def load_embedder(settings: Settings, project: Path | None = None) -> Embedder:
+    """The embedder that the settings name: `hash`, a folder, or a model in the models folder of project or machine.
 
     Raises ModelMissingError or ModelBrokenError, with the path looked at and the command that helps.
     """
     if settings.embedder == "hash":
         return HashEmbedder()
-    folder = Path(settings.embedder)
-    return SentenceTransformerEmbedder(folder if folder.is_dir() else models_folder() / settings.embedder)
+    beside = [project / "models" / settings.embedder] if project else []
+    folders = [Path(settings.embedder), *beside]
+    there = next((folder for folder in folders if folder.is_dir()), models_folder() / settings.embedder)
+    return SentenceTransformerEmbedder(there)
 
 
 def _weights(folder: Path) -> list[Path]:

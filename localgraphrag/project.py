@@ -122,7 +122,7 @@ class Project:
             if self._embedder is None:
                 from localgraphrag.embed import load_embedder
 
-                self._embedder = load_embedder(self.settings)
+                self._embedder = load_embedder(self.settings, self.folder)
             return self._embedder
 
     @property
@@ -147,7 +147,11 @@ class Project:
         self.close()
 
     def index(
-        self, paths: StrPath | Sequence[StrPath] | None = None, *, progress: OnProgress | None = None
+        self,
+        paths: StrPath | Sequence[StrPath] | None = None,
+        *,
+        drop: bool = False,
+        progress: OnProgress | None = None,
     ) -> IndexSummary:
         """Make the index hold exactly the documents that `paths` hold, doing only what is missing.
 
@@ -155,10 +159,14 @@ class Project:
         ----------
         paths : files and folders; None means those of the last run. Documents that are in the index and not (or no
             longer) there are dropped from it, with all that was made of them.
+        drop : also documents of paths of the last run that are still there and named no more, and those of folders that
+            are gone or empty, as a drive is that is not mounted.
         progress : called with a `Progress` whenever there is something to tell.
 
         Raises
         ------
+        ConfigError
+            Without `drop`: whole paths of the last run would be lost; nothing has been changed then.
         NoDocumentsError
             Nothing readable; nothing has been made then.
         StoreLockedError
@@ -171,7 +179,7 @@ class Project:
         from localgraphrag.pipeline import index_project
         from localgraphrag.store import Store
 
-        given = self._paths(paths)
+        given = self._paths(paths, drop)
         reading = self._read(given, progress)
         with self._model_at_work:
             if not self.index_path.exists():
@@ -344,20 +352,45 @@ class Project:
         with Store(self.index_path) as store:
             yield store
 
-    def _paths(self, paths: StrPath | Sequence[StrPath] | None) -> list[Path]:
-        """The paths given, or those remembered that are still there."""
+    def _paths(self, paths: StrPath | Sequence[StrPath] | None, drop: bool = True) -> list[Path]:
+        """The paths given, or those remembered that are still there.
+
+        Raises ConfigError, unless they may be dropped, where documents would be lost that nobody has deleted.
+        """
+        known, files = self._remembered()
         if paths is not None:
-            given = [paths] if isinstance(paths, (str, Path)) else paths
-            return [Path(path).expanduser().absolute() for path in given]
+            named = [paths] if isinstance(paths, (str, Path)) else paths
+            given = [Path(path).expanduser().absolute() for path in named]
+            left_out = [path for path in known if _holds_something(path) and not {path, *path.parents} & set(given)]
+            if left_out and not drop:
+                raise ConfigError(
+                    f"The index holds documents of {_named(left_out)} as well, and is of those paths alone that are "
+                    f"named last. Name {'these' if len(left_out) > 1 else 'it'} too to keep the documents, or say "
+                    "--drop (in Python, drop=True) to drop them with all that was made of them. Nothing has been "
+                    "changed."
+                )
+            return given
+        if not known:
+            raise NoDocumentsError("No paths were given, and this project has none from before. Name files or folders.")
+        there = [path for path in known if _holds_something(path)]
+        folders = [path for path in known if path not in there and path.name not in files]
+        if there and folders and not drop:
+            raise ConfigError(
+                f"{_named(folders)}, indexed before, {'are' if len(folders) > 1 else 'is'} gone or empty. If a drive "
+                "is not mounted, mount it and run again; to drop these documents with all that was made of them, say "
+                "--drop (in Python, drop=True). Nothing has been changed."
+            )
+        return there or known
+
+    def _remembered(self) -> tuple[list[Path], set[str]]:
+        """The paths of the last run, and the file names among the sources of documents."""
         try:
             with self.store() as store:
-                remembered = store.get("paths") or []
+                paths = store.get("paths") or []
+                sources = [source for (source,) in store.rows("SELECT path FROM sources")]
         except NotIndexedError:
-            remembered = []
-        if not remembered:
-            raise NoDocumentsError("No paths were given, and this project has none from before. Name files or folders.")
-        known = [self.folder.absolute() / path for path in remembered]
-        return [path for path in known if path.exists()] or known  # a path that is gone has taken its documents with it
+            return [], set()
+        return [self.folder.absolute() / path for path in paths], {Path(s.split("#")[0]).name for s in sources}
 
     def _portable(self, path: Path) -> str:
         """A path inside the project's folder is kept relative to it: the folder may move."""
@@ -380,6 +413,15 @@ class Project:
             title_column=self.settings.title_column,
             progress=told,
         )
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether there is a file, or a folder that is not empty: a drive's folder stays when the drive is gone."""
+    return path.is_file() or (path.is_dir() and any(path.iterdir()))
+
+
+def _named(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths))
 
 
 def settings_text(settings: Settings) -> str:

@@ -162,7 +162,8 @@ def print_shown(shown: Shown) -> None:
     """One thing of the index: what it is, what links to it, and its source text with the spans marked."""
     write(f"{shown.title}\n{shown.kind} {shown.id}")
     facts = [f"{name} {_fact(value)}" for name, value in shown.fields.items() if value not in ("", [], None)]
-    write("; ".join(fact for fact in facts if len(fact) < _WIDTH))
+    if known := "; ".join(fact for fact in facts if len(fact) < _WIDTH):
+        write(known)
     own_text = [p for p in shown.passages if p.text == shown.text]
     if shown.text and not own_text:
         write(f"\n{wrapped(shown.text)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -144,8 +145,8 @@ class _Shower:
         self.names = {n.id: n.name for n in self.index.graph.nodes}
 
     def show(self, reference: str) -> Shown:
-        for found in (self._by_id(reference), self._by_name(reference)):
-            if found:
+        for find in (self._by_id, self._by_name, self._list):
+            if found := find(reference):
                 return found
         meant = self._meant(reference)
         if len(meant) == 1:
@@ -185,13 +186,36 @@ class _Shower:
         named = [d.id for d in self.index.documents if name in d.sources or name == d.title]
         return self.document(named[0]) if named else None
 
+    def _list(self, reference: str) -> Shown | None:
+        """All entities, documents or communities, or those of a level, or the rows of a table."""
+        wanted, index = reference.casefold(), self.index
+        rows = [d.id for d in index.documents if any(path.rpartition("#")[0] == reference for path in d.sources)]
+        level = re.fullmatch(r"c(\d+)", wanted)
+        if wanted == "entities":
+            nodes = sorted(index.graph.nodes, key=lambda node: (-node.degree, node.name))
+            links = [Link("entity", n.id, n.name, f"{n.type}, {n.degree} relationships") for n in nodes]
+        elif wanted == "documents" or rows:
+            shown = [self.documents[id_] for id_ in rows or self.documents]
+            links = [Link("document", d.id, d.title, ", ".join(d.sources)) for d in shown]
+        elif wanted == "communities" or level:
+            numbers = [int(level.group(1))] if level else range(len(index.hierarchy.levels))
+            asked = [c for k in numbers if k < len(index.hierarchy.levels) for c in index.hierarchy.levels[k]]
+            links = [
+                Link("community", c.id, self._report_title(c.id), f"C{c.level}, {len(c.node_ids)} entities")
+                for c in asked
+            ]
+        else:
+            return None
+        return Shown("list", reference, f"{len(links)} of {reference}", "", {}, tuple(links)) if links else None
+
     def _near(self, reference: str) -> str:
         from rapidfuzz import fuzz, process
 
         known = [n.name for n in self.index.graph.nodes]
         known += [path for d in self.index.documents for path in d.sources]
         near = process.extract(reference, known, scorer=fuzz.WRatio, limit=5, score_cutoff=50)
-        hint = f"Near to it: {', '.join(name for name, *_ in near)}." if near else f"It holds {len(known)} names."
+        hint = f"Near to it: {', '.join(name for name, *_ in near)}. " if near else ""
+        hint += "`show entities`, `show documents` and `show C0` list what there is."
         return f"The index holds nothing of the name or id '{reference}'. {hint}"
 
     def node(self, node: Node) -> Shown:

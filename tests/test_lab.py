@@ -92,7 +92,7 @@ def test_a_missing_jupyterlab_is_said_before_anything_is_made(run, tmp_path, mon
     code, err, started = run("lab", "class")
     assert (code, started, list(tmp_path.iterdir())) == (2, [], [])
     assert "need jupyterlab, which" in err
-    assert "pip install 'localgraphrag[notebook]'" in err
+    assert "pip install -e '.[notebook]'" in err
 
 
 def test_a_taken_port_is_said_before_anything_is_made(run, tmp_path):
@@ -161,7 +161,7 @@ def test_the_server_answers_this_machine_only(tmp_path):
     """Even where a configuration says otherwise. A server on all addresses would answer on 127.0.0.2 as well."""
     if not sys.platform.startswith("linux"):
         pytest.skip("only on Linux are all of 127.0.0.0/8 this machine")
-    pytest.importorskip("jupyterlab", reason="needs `pip install localgraphrag[notebook]`")
+    pytest.importorskip("jupyterlab", reason="needs `pip install -e '.[notebook]'`")
     (tmp_path / "config").mkdir()
     own = {"ServerApp": {"ip": "0.0.0.0", "allow_remote_access": True}}
     (tmp_path / "config/jupyter_server_config.json").write_text(json.dumps(own), encoding="utf-8")

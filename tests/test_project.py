@@ -145,8 +145,30 @@ class TestIndex:
         project.index([docs, other])
         (other / "letter00.txt").unlink()
         other.rmdir()
-        summary = project.index()
+        with pytest.raises(ConfigError, match="gone or empty.*--drop"):
+            project.index()
+        other.mkdir()  # as the folder of a drive that is not mounted
+        with pytest.raises(ConfigError, match="gone or empty"):
+            project.index()
+        assert project.status().documents == 5
+        summary = project.index(drop=True)
         assert (summary.documents, summary.removed) == (4, 1)
+
+    def test_a_file_that_was_named_and_is_deleted_is_dropped(self, project: Project, docs: Path):
+        files = sorted(docs.iterdir())
+        project.index(files)
+        files[0].unlink()
+        summary = project.index()
+        assert (summary.documents, summary.removed) == (3, 1)
+
+    def test_paths_that_are_still_there_are_not_dropped_for_others(self, project: Project, docs: Path, tmp_path: Path):
+        other = bench.write_corpus(tmp_path / "other", documents=1, sentences=2)
+        (other / "letter00.txt").write_text("Tesla met Watt.")
+        project.index(sorted(docs.iterdir()))
+        with pytest.raises(ConfigError, match=r"holds documents of .*letter03.txt as well.*drop"):
+            project.index(other)
+        assert project.index([docs, other]).documents == 5  # the folder holds the files named before
+        assert project.index(other, drop=True).documents == 1
 
     def test_a_file_that_cannot_be_read_is_named_and_the_others_finish(self, project: Project, docs: Path):
         (docs / "blob.txt").write_bytes(bytes(range(256)) * 8)
@@ -251,6 +273,21 @@ class TestShow:
         assert (document.kind, document.id) == ("document", ada.passages[0].document_id)
         assert project.show(document.title) == document
         json.dumps(asdict(ada))
+
+    def test_lists(self, project: Project, docs: Path):
+        (docs / "log.csv").write_text("text\nAda met Faraday.\nOhm met Volta.\n")
+        summary = project.index(docs)
+        entities = project.show("entities")
+        assert (entities.kind, len(entities.links)) == ("list", summary.entities)
+        degrees = [int(link.relation.split(", ")[1].split()[0]) for link in entities.links]
+        assert degrees == sorted(degrees, reverse=True)
+        assert len(project.show("documents").links) == summary.documents == 6
+        assert [link.relation for link in project.show("log.csv").links] == ["log.csv#1", "log.csv#2"]
+        assert [len(project.show(f"C{k}").links) for k in (0, 1)] == list(summary.communities)
+        assert len(project.show("communities").links) == sum(summary.communities)
+        for level in ("C7", "c-", "rows.csv"):
+            with pytest.raises(NotFoundError, match="show entities"):
+                project.show(level)
 
     def test_a_community_shows_report_members_and_evidence(self, project: Project, docs: Path):
         project.index(docs)

@@ -1,6 +1,6 @@
 """What notebooks show: views of each stage of the method, of an answer and of its sources.
 
-They need the notebook extra: `pip install localgraphrag[notebook]`. Each also has a static form, `view.static()`.
+They need the notebook extra: `pip install -e '.[notebook]'`. Each also has a static form, `view.static()`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'localgraphrag.notebook' has no attribute '{name}'; it has {', '.join(__all__)}")
     if find_spec("anywidget") is None:
-        raise ImportError("The views need anywidget. Install it with `pip install localgraphrag[notebook]`.")
+        raise ImportError("The views need anywidget: `pip install -e '.[notebook]'`, in the folder of the source.")
     value = getattr(import_module(f"localgraphrag.notebook.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
