@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -38,7 +39,7 @@ SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, in place of t
 
 
 def main() -> None:
-    """Run the command line and exit: an error made on purpose is one line on stderr and exit code 2."""
+    """Run the command line and exit: an error made on purpose, or a file in the way, is one line and exit code 2."""
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -47,6 +48,11 @@ def main() -> None:
         if debug:
             raise
         _stop(str(error))
+    except OSError as error:
+        if debug or not isinstance(error.filename, str):
+            raise
+        remedy = "Name another place, or see what is there and who may write to it."
+        _stop(f"{Path(error.filename).absolute()} cannot be used: {error.strerror}. {remedy}")
 
 
 @contextmanager
@@ -94,6 +100,7 @@ def init(
     from localgraphrag import Project
     from localgraphrag.config import SETTINGS_FILE
 
+    _check_folder(folder)
     project = Project.init(folder, model=model)
     console.write(str(project.folder / SETTINGS_FILE))
     console.note(f"Next: localgraphrag index PATHS --project {folder}")
@@ -110,13 +117,14 @@ def index(
     claims: Annotated[bool | None, typer.Option("--claims/--no-claims", help="Extract claims, or do not.")] = None,
     levels: Annotated[str | None, typer.Option(metavar="0,1,..", help="Levels whose reports are written now.")] = None,
     seed: SeedOption = None,
+    drop: Annotated[bool, typer.Option("--drop", help="Drop what is of paths gone or named no more.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if anything failed or was skipped.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read documents and build the index.
 
-    Extracts, builds the graph, divides it, writes reports. Does only what is missing or changed, and drops what is
-    gone. Stop it at any moment and run it again: it goes on.
+    Extracts, builds the graph, divides it, writes reports. The index holds exactly the paths named: does only what is
+    missing or changed in them, and drops what is gone. Stop it at any moment and run it again: it goes on.
     """
     from localgraphrag import report_view
 
@@ -124,7 +132,7 @@ def index(
         project, model=model, max_gleanings=max_gleanings, claims=claims, report_levels=_levels(levels), seed=seed
     )
     with opened, _at_work() as view:
-        summary = opened.index(paths or None, progress=_into(view))
+        summary = opened.index(paths or None, drop=drop, progress=_into(view))
     if as_json:
         console.write_json(summary)
     else:
@@ -189,21 +197,25 @@ def compare(
 def status(project: ProjectOption = Path(), as_json: JsonOption = False) -> None:
     """What the index holds and what it cost."""
     from localgraphrag import report_view
+    from localgraphrag.llm.catalog import model_name
 
     found = _open(project).status()
-    console.write_json(found) if as_json else report_view.print_status(found)
+    name = model_name(found.model)
+    named = found if name == found.model else replace(found, model=f"{name} (sha256 {found.model})")
+    console.write_json(found) if as_json else report_view.print_status(named)
 
 
 @app.command()
 def show(
-    what: Annotated[str, typer.Argument(help="An id, an entity's name, or a document's path.")],
+    what: Annotated[str, typer.Argument(help="An id, a name, a path; or: documents, entities, C0, C1 ..")],
     project: ProjectOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """One thing of the index, its links and its source.
 
     An entity, relationship, claim, community with its report, chunk, document or answer: what links to it, and the text
-    it comes from with the words in question marked.
+    it comes from with the words in question marked. `entities`, `documents`, `communities`, a level (`C0`) and the path
+    of a table list what there is.
     """
     from localgraphrag import report_view
 
@@ -261,8 +273,9 @@ def demo(
     """
     from localgraphrag import report_view
     from localgraphrag.demo import corpus_folder, facts
+    from localgraphrag.search.question import check_question
 
-    asked = question or facts().of_type("global")[0].question
+    asked = check_question(question) if question else facts().of_type("global")[0].question
     # reports of finer levels are written when a question first asks for them
     with _open(project, model=model, report_levels=[0]) as opened, _at_work() as view:
         summary = opened.index(corpus_folder(), progress=_into(view))
@@ -286,7 +299,17 @@ def demo(
 def _open(folder: Path, **overrides: Any) -> Project:
     from localgraphrag import Project
 
+    _check_folder(folder)
     return Project.open(folder, **overrides)
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise ConfigError if the project's folder cannot be one because a file is there, or on the way to it."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        inside = there == folder.absolute() and there.name in ("index.db", "localgraphrag.toml")
+        mend = f"give the folder that it is in: {there.parent}" if inside else "name a folder, or a new one"
+        raise ConfigError(f"The project's folder was given as {folder}, but {there} is a file; {mend}.")
 
 
 def _levels(given: str | None) -> list[int] | None:
@@ -431,6 +454,7 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
     from localgraphrag.config import load_settings
     from localgraphrag.doctor import examine
 
+    _check_folder(project)
     with _at_work() as view:
 
         def hashing(name: str) -> Callable[[int], None]:

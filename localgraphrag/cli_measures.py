@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localgraphrag import console
-from localgraphrag.cli import JsonOption, ProjectOption
+from localgraphrag.cli import JsonOption, ProjectOption, _open
 from localgraphrag.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def economics(
     Units and tokens of every level and of all texts (TS), as in the paper's Table 2; what each stage of indexing took;
     and after how many questions the index has cost less than TS would have.
     """
-    from localgraphrag import Project
     from localgraphrag.economics import cumulative_plot
 
-    found = Project.open(project).economics()
+    found = _open(project).economics()
     if plot:
+        plot.parent.mkdir(parents=True, exist_ok=True)
         plot.write_text(cumulative_plot(found), encoding="utf-8")
         console.note(f"The plot is in {plot}.")
     console.write_json(found) if as_json else _print_economics(found)
@@ -87,10 +87,9 @@ def facts(
     No judge is asked: the share of each question's facts that the answer says, by name and by embedding, per kind of
     question; to a question that the corpus does not answer, a refusal is right. Writes evaluation/facts.json.
     """
-    from localgraphrag import Project
     from localgraphrag.evaluate import measures
 
-    opened = Project.open(project)
+    opened = _open(project)
     if write_questions:
         _say_added(*measures.write_key_questions(opened, key), opened.folder)
         return
@@ -124,10 +123,9 @@ def qa(
     Exact match, token F1, whether the gold answer stands in the text, recall of the supporting documents, refusals.
     Without --gold, the answers that stand in questions.jsonl are taken. Writes evaluation/qa.json.
     """
-    from localgraphrag import Project
     from localgraphrag.evaluate import measures
 
-    opened = Project.open(project)
+    opened = _open(project)
     if write_questions:
         if gold is None:
             raise ConfigError("--write-questions needs --gold PATH, the set whose questions are to be written.")
@@ -160,10 +158,9 @@ def report(
 
     Tables, plots, and every record behind them; it needs no network. By default evaluation/report.html.
     """
-    from localgraphrag import Project
     from localgraphrag.evaluate import measures
 
-    console.write(str(measures.write_report(Project.open(project), out)))
+    console.write(str(measures.write_report(_open(project), out)))
 
 
 def _say_added(added: int, there: int, folder: Path) -> None:

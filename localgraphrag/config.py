@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_args
 
 import platformdirs
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from localgraphrag.errors import ConfigError
 
 SETTINGS_FILE = "localgraphrag.toml"
 INDEX_FILE = "index.db"
 PROMPTS_FOLDER = "prompts"
+ENVIRONMENT = "LOCALGRAPHRAG_"
+_THERE = "the environment"
 
 
 def models_folder() -> Path:
@@ -27,7 +33,7 @@ def models_folder() -> Path:
 class Settings(BaseSettings):
     """Everything a user can set. `init` writes each with its default and its line of why."""
 
-    model_config = SettingsConfigDict(env_prefix="LOCALGRAPHRAG_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=ENVIRONMENT, extra="forbid", frozen=True)
 
     model: str = Field(
         "qwen2.5-coder-1.5b", description="Language model: a name from `models list`, or the path of a GGUF file."
@@ -95,6 +101,14 @@ class Settings(BaseSettings):
     threads: int = Field(0, ge=0, description="Processor threads; 0 uses all usable cores.")
     gpu_layers: int = Field(-1, ge=-1, description="Model layers put on a GPU; -1 means all, where the build can.")
 
+    @model_validator(mode="after")
+    def _overlap_below_size(self) -> Self:
+        if self.chunk_overlap >= self.chunk_size:
+            raise PydanticCustomError(
+                "chunks", "chunk_overlap must be less than chunk_size. Lower the first, or raise the second"
+            )
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -104,8 +118,18 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Two sources, the environment before the file; no `.env`, no secrets."""
-        return env_settings, init_settings
+        """What is given, then the environment; no `.env`, no secrets. `load_settings` puts the file beneath both."""
+        return init_settings, _Environment(settings_cls)
+
+
+class _Environment(EnvSettingsSource):
+    """Variables of the environment; of lists as JSON, or as they are, to be refused with the other wrong values."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        try:
+            return super().decode_complex_value(field_name, field, value)
+        except ValueError:
+            return value
 
 
 def load_settings(folder: Path, **overrides: Any) -> Settings:
@@ -114,25 +138,90 @@ def load_settings(folder: Path, **overrides: Any) -> Settings:
     Overrides that are None count as not given. Raises ConfigError naming the setting and what it may be.
     """
     path = folder / SETTINGS_FILE
+    written, given = _read(path), {name: value for name, value in overrides.items() if value is not None}
+    environment = _Environment(Settings)()
+    values = written | environment | given
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        settings = Settings(**values)
-        given = {name: value for name, value in overrides.items() if value is not None}
-        return Settings.model_validate(settings.model_dump() | given) if given else settings
+        return Settings(**values)
+    except ValidationError as error:
+        sources = dict.fromkeys(written, str(path)) | dict.fromkeys(environment, _THERE) | dict.fromkeys(given, "")
+        raise ConfigError(" ".join(_explain(item, values, sources) for item in error.errors())) from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What the settings file says; nothing where there is none."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
             f"{path} is not valid TOML: {error}. Mend that line, or delete the file and run `localgraphrag init`."
         ) from error
-    except ValidationError as error:
-        raise ConfigError(_explain(error, path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}. It must be a text file in UTF-8.") from error
 
 
-def _explain(error: ValidationError, path: Path) -> str:
-    lines = []
-    for item in error.errors():
-        name = ".".join(map(str, item["loc"]))
-        if item["type"] == "extra_forbidden":
-            lines.append(f"there is no setting '{name}'; known settings: {', '.join(Settings.model_fields)}")
-        else:
-            lines.append(f"setting '{name}' was given {item['input']!r}: {item['msg']}")
-    return f"Settings ({path}): " + "; ".join(lines) + "."
+def _explain(item: ErrorDetails, values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    """One wrong value: what was given where, and what it must be."""
+    if not item["loc"]:  # of the one pair that must go together
+        pair = " and ".join(_stated(name, values, sources) for name in ("chunk_overlap", "chunk_size"))
+        return f"{pair} do not go together: {item['msg']}."
+    name = str(item["loc"][0])
+    if item["type"] == "extra_forbidden":
+        where = f" ({sources[name]})" if sources[name] else ""
+        return f"There is no setting '{name}'{where}. Known settings: {', '.join(Settings.model_fields)}."
+    text = f"{_stated(name, values, sources)} was given; it must be {_wanted(Settings.model_fields[name])}."
+    return text + (f" Change or unset it{_as_list(name)}." if sources[name] == _THERE else "")
+
+
+def _stated(name: str, values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    """A setting as it was written where it was given, and the place in brackets."""
+    if name not in values:
+        return f"{name} = {Settings.model_fields[name].default} (the default)"
+    if sources[name] == _THERE:
+        return f"{_variable(name)}={os.environ.get(_variable(name), values[name])!r} ({_THERE})"
+    shown = json.dumps(values[name], ensure_ascii=False, default=str)
+    return f"{name} = {shown} ({sources[name]})" if sources[name] else f"{name} = {shown}"
+
+
+def _variable(name: str) -> str:
+    """The variable of a setting as it is spelt in the environment, where upper and lower case are alike."""
+    wanted = ENVIRONMENT + name.upper()
+    return next((spelt for spelt in os.environ if spelt.upper() == wanted), wanted)
+
+
+def _wanted(field: FieldInfo) -> str:
+    """What a setting may be, in words: of the field's type and bounds.
+
+    >>> _wanted(Settings.model_fields["chunk_size"]), _wanted(Settings.model_fields["seed"])
+    ('a whole number from 20 to 8000', 'a whole number, at least 0')
+    """
+    kind = field.annotation
+    if kind not in _KINDS:
+        return " or ".join(f'"{choice}"' for choice in get_args(kind))
+    bounds = {name: getattr(bound, name) for bound in field.metadata for name in ("ge", "le") if hasattr(bound, name)}
+    words = _KINDS[kind]
+    if len(bounds) == 2:
+        return f"{words} from {bounds['ge']} to {bounds['le']}"
+    return words + "".join(f", at least {least}" for least in bounds.values())
+
+
+_KINDS: dict[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list[str]: "a list of texts",
+    list[int]: "a list of whole numbers",
+}
+
+
+def _as_list(name: str) -> str:
+    """How a variable that is no list would be written as one; "" for a setting that is none."""
+    kind, given = Settings.model_fields[name].annotation, os.environ.get(_variable(name), "")
+    if kind not in (list[str], list[int]) or given.startswith("["):
+        return ""
+    parts = [part.strip() for part in given.split(",") if part.strip()]
+    if kind == list[int]:
+        parts = [part for part in parts if part.isdigit()] or ["0", "1"]
+    items: list[Any] = [int(part) for part in parts] if kind == list[int] else parts
+    return f": {_variable(name)}='{json.dumps(items, ensure_ascii=False)}'"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from localgraphrag.config import INDEX_FILE, Settings, models_folder
 from localgraphrag.errors import LocalGraphRAGError, ModelError
-from localgraphrag.llm.catalog import Kind, ModelFile, Tick, resolve_model, verify_model
+from localgraphrag.llm.catalog import Kind, ModelFile, Tick, catalog, resolve_model, verify_model
 
 if TYPE_CHECKING:
     from localgraphrag.llm.plan import Measured
@@ -61,13 +61,19 @@ def _model(
         model = resolve_model(wanted, kind, folder)
         verify_model(model, hashing(wanted) if hashing else None)
     except ModelError as error:
-        return None, Check(name, "fail", f"{wanted}: {error}", _pull_or_name(wanted, name))
+        return None, Check(name, "fail", f"{wanted}: {error}", _pull_or_name(wanted, kind, name))
     how = "sha256 as in the catalogue" if model.entry else "not in the catalogue, nothing to compare with"
     return model, Check(name, "ok", f"{wanted}: {model.path} ({how})")
 
 
-def _pull_or_name(wanted: str, setting: str) -> str:
-    return f"`localgraphrag models pull {wanted}`, or set `{setting}` to one that `localgraphrag models list` shows."
+def _pull_or_name(wanted: str, kind: Kind, setting: str) -> str:
+    names = [entry.name for entry in catalog().values() if entry.kind == kind]
+    if wanted in names:
+        return (
+            f"`localgraphrag models pull {wanted}`, or set `{setting}` to one that `localgraphrag models list` shows."
+        )
+    form = "a GGUF file" if kind == "language" else "an embedder's folder"
+    return f"Set `{setting}` to one of {', '.join(names)}, or to the path of {form}."
 
 
 def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
@@ -157,7 +163,9 @@ def _threads(settings: Settings) -> Check:
 def _disk(name: str, folder: Path, remedy: str) -> Check:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free
-    found = f"{free / 1e9:.1f} GB free at {folder}"
+    found = f"{free / 1e9:.1f} GB free at {there}"
+    if there != folder.absolute():
+        found += f"; {folder.absolute()} does not exist yet"
     if not os.access(there, os.W_OK):
         return Check(name, "warn", f"{found}, not writable", remedy)
     return Check(name, "ok", found) if free >= _ENOUGH_DISK else Check(name, "warn", found, remedy)

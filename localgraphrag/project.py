@@ -228,8 +228,15 @@ class Project:
         ModelError
             No model, or all its calls failed; for "ss" also no embedder.
         """
+        from localgraphrag.questions import check_level
+        from localgraphrag.search.question import check_question
+
         if method not in ("global", "ts", "ss"):
             raise ConfigError(f"There is no method '{method}'. Methods: global, ts, ss.")
+        check_question(question)
+        if method == "global":  # before a model is loaded
+            with self.store() as store:
+                check_level(store, level)
         with self.asking(embedding=True if method == "ss" else None, progress=progress) as asking:
             return asking.answer(question, method, level, self.settings.seed if seed is None else seed)
 
@@ -270,8 +277,9 @@ class Project:
         By default all that this index has. One that fails, as for want of an embedder, does not stop the others.
         """
         from localgraphrag.errors import LocalGraphRAGError
-        from localgraphrag.search.question import condition
+        from localgraphrag.search.question import check_question, condition
 
+        check_question(question)
         answers: dict[str, Answer] = {}
         errors: dict[str, str] = {}
         for chosen in [condition(name) for name in (self.conditions() if conditions is None else conditions)]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from localgraphrag import tables
 from localgraphrag.economics import worked
-from localgraphrag.errors import NotIndexedError, StoreError
+from localgraphrag.errors import ConfigError, NotIndexedError, StoreError
+from localgraphrag.llm.catalog import catalog, model_name
 from localgraphrag.pipeline import OnProgress, Reporter, StoredRunner, embedded, reports_of
 from localgraphrag.search import Answer, global_search, text_search, vector_search
 from localgraphrag.search.question import Method
-from localgraphrag.store import Store
+from localgraphrag.store import Store, make_index
 
 if TYPE_CHECKING:
     from localgraphrag.config import Settings
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from localgraphrag.prompts import Prompts
     from localgraphrag.search.vector import Vectors
     from localgraphrag.summaries import Report
+
+
+def check_level(store: Store, level: int) -> None:
+    """Raise ConfigError for a level that the index does not have, before a model is loaded for a question at it."""
+    levels = store.scalar("SELECT count(DISTINCT level) FROM community_levels")
+    if levels and level >= levels:
+        raise ConfigError(f"There is no level {level}. This index has levels 0 (coarsest) to {levels - 1}.")
 
 
 class Asking:
@@ -57,10 +65,11 @@ class Asking:
         begin; and what the searches raise.
         """
         if not self.index.chunks:
-            raise NotIndexedError(f"{self.store.path} holds no documents yet. Run `localgraphrag index PATHS`.")
+            path = self.store.path
+            raise NotIndexedError(f"{path.absolute()} holds no documents yet. {make_index(path)}")
         reports = self._reports(level) if method == "global" else {}
         with self.reporter.stage("answer", detail=question) as stage:
-            self.runner.on_outcome = stage.outcome
+            self.runner.stage = stage
             found = self._search(question, method, level, seed, reports)
         self.runner.finish()
         seconds = worked(self.store, self.runner.used) or found.usage.seconds
@@ -100,9 +109,12 @@ class Asking:
             return index.reports
         made_by = self.store.get("model")
         if made_by != self.runner.engine.identity:
+            name = model_name(made_by or "")
+            option = f" (`--model {name}`)" if name in catalog() else ""
             raise NotIndexedError(
                 f"{len(missing)} reports of level C{level} are not written yet, and this index was made by another "
-                f"model ({made_by}). Ask with that model, or at a level that has reports, or index again with this one."
+                f"model ({name}). Ask with that model{option}, or at a level that has reports, or index again with "
+                "this one."
             )
         written = reports_of(
             index.graph,

@@ -59,6 +59,16 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def make_index(path: Path) -> str:
+    """What to do where there is no index at `path`, or nothing in it: name the right folder, or make the index."""
+    folder = str(path.absolute().parent)
+    shown = f'"{folder}"' if " " in folder else folder
+    return (
+        "If it is in another folder, give that with `--project DIR`; "
+        f"else make it: `localgraphrag index PATHS --project {shown}`."
+    )
+
+
 class Store:
     """An open `index.db`.
 
@@ -80,7 +90,7 @@ class Store:
         self.writer = writer
         self._lock: WriterLock | None = None
         if not writer and not path.exists():
-            raise NotIndexedError(f"There is no index at {path}. Make one with `localgraphrag index PATHS`.")
+            raise NotIndexedError(f"There is no index at {path.absolute()}. {make_index(path)}")
         with _explained(path):
             if writer:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +131,7 @@ class Store:
         if not empty and application != schema.APPLICATION_ID:
             raise StoreError(f"{self.path} is a SQLite file of another program. Move it away, or use another folder.")
         if empty and not self.writer:
-            raise NotIndexedError(f"The index at {self.path} is empty. Fill it with `localgraphrag index PATHS`.")
+            raise NotIndexedError(f"The index at {self.path.absolute()} is empty. {make_index(self.path)}")
         if version > len(schema.MIGRATIONS):
             raise StoreVersionError(
                 f"{self.path} has schema version {version}; this version of localgraphrag reads up to "

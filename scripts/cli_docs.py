@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
 
@@ -27,12 +28,13 @@ def render() -> str:
     return HEAD + "".join(_section("localgraphrag", root))
 
 
-def _section(path: str, command: object) -> list[str]:
-    context = command.make_context(path, [], resilient_parsing=True)  # type: ignore[attr-defined]
+def _section(name: str, command: Any, parent: Any = None) -> list[str]:
+    """The help of a command and of its own commands, each in the context of the one above, as when it is run."""
+    context = command.make_context(name, [], parent=parent, resilient_parsing=True)
     context.terminal_width = 100
-    parts = [f"\n## {path}\n\n```text\n{_plain(command.get_help(context))}\n```\n"]  # type: ignore[attr-defined]
-    for name, child in getattr(command, "commands", {}).items():
-        parts += _section(f"{path} {name}", child)
+    parts = [f"\n## {context.command_path}\n\n```text\n{_plain(command.get_help(context))}\n```\n"]
+    for child, own in getattr(command, "commands", {}).items():
+        parts += _section(child, own, context)
     return parts
 
 

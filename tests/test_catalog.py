@@ -198,6 +198,33 @@ def test_add_takes_an_embedder_folder(models, tmp_path):
     assert found.path == models / "vectors"
 
 
+def test_add_refuses_a_folder_that_holds_no_model(models, tmp_path):
+    put(tmp_path / "papers/notes.txt", b"hello")
+    with pytest.raises(ModelMissingError, match=r"lacks config\.json, tokenizer\.json, model\.safetensors") as caught:
+        fetch.add(tmp_path / "papers")
+    assert "Leave it" not in str(caught.value)
+    own = put(tmp_path / "papers/own.gguf")
+    with pytest.raises(ModelMissingError, match=f"models add {own}"):
+        fetch.add(tmp_path / "papers")
+
+
+def test_add_leaves_another_embedder_where_it_is(models, tmp_path, monkeypatch):
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        put(tmp_path / "mine" / name, b"{}")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelMissingError, match="name the folder") as caught:
+        fetch.add(Path("mine"))
+    (setting,) = tomllib.loads(str(caught.value).split("`")[1]).items()
+    assert setting == ("embedder", str(tmp_path / "mine"))
+
+
+def test_a_model_is_named_by_its_hash(models):
+    assert catalog.model_name(sha(BODY)) == "tiny"
+    assert [catalog.model_name(unknown) for unknown in ("", "scripted:x")] == ["", "scripted:x"]
+    catalog.record_sha256(catalog.catalog()["big"], sha(b"big"))
+    assert catalog.model_name(sha(b"big")) == "big"
+
+
 # From wheels
 
 

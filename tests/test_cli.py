@@ -146,6 +146,106 @@ def test_wrong_use_is_one_line_on_stderr_and_makes_nothing(run, tmp_path, argume
     assert not (tmp_path / "p" / "index.db").exists()
 
 
+@pytest.mark.parametrize("given", ["nowhere", "."])
+def test_a_missing_index_is_named_with_the_remedy_for_its_folder(run, tmp_path, given):
+    code, _out, err = run("status", "-p", given)
+    folder = (tmp_path / given).absolute()
+    assert code == 2
+    assert str(folder / "index.db") in err
+    assert "give that with `--project DIR`" in err
+    assert f"`localgraphrag index PATHS --project {folder}`" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["init", "taken"], ["init", "taken/new"], *([verb, "-p", "taken"] for verb in ("status", "economics", "doctor"))],
+)
+def test_a_file_in_place_of_the_folder_is_said(run, tmp_path, arguments):
+    (tmp_path / "taken").write_text("")
+    code, out, err = run(*arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1), err
+    assert f"{tmp_path / 'taken'} is a file" in err
+
+
+def test_an_index_in_place_of_its_folder_names_the_folder(run, tmp_path):
+    (tmp_path / "index.db").write_text("")
+    assert f"give the folder that it is in: {tmp_path}." in run("status", "-p", "index.db")[2]
+
+
+def test_what_is_written_makes_its_folder_or_says_why_it_cannot(indexed, tmp_path):
+    assert indexed("economics", "-p", "p", "--plot", "new/plot.svg")[0] == 0
+    assert (tmp_path / "new/plot.svg").read_text(encoding="utf-8").startswith("<svg")
+    (tmp_path / "taken").write_text("")
+    for arguments in (["economics", "-p", "p", "--plot"], ["evaluate", "report", "-p", "p", "--out"]):
+        for target in ("taken/plot.svg", "p"):
+            code, out, err = indexed(*arguments, target)
+            assert (code, out, err.count("\n")) == (2, "", 1), err
+            assert "cannot be used: " in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["query", " "], "The question is empty"),
+        (["compare", ""], "The question is empty"),
+        (["demo", "--question", " "], "The question is empty"),
+        (["query", "Who?", "--level", "9"], "There is no level 9. This index has levels 0 (coarsest) to "),
+    ],
+)
+def test_a_question_is_looked_at_before_a_model_is_loaded(indexed, arguments, says):
+    indexed.engines.clear()
+    code, out, err = indexed(*arguments, "-p", "p")
+    assert (code, out) == (2, "")
+    assert says in err
+    assert indexed.engines == []
+
+
+def made_by_a_known_model(index: Path) -> str:
+    """Have the index say that a model of the catalogue made it; the model's sha256."""
+    import sqlite3
+
+    from localgraphrag.llm.catalog import catalog
+
+    sha256 = catalog()["smollm2-135m"].files[0].sha256
+    with sqlite3.connect(index) as database:
+        database.execute("UPDATE meta SET value = ? WHERE name = 'model'", (json.dumps(sha256),))
+    database.close()
+    return sha256
+
+
+def test_status_names_the_model_that_the_catalogue_knows(indexed, tmp_path):
+    sha256 = made_by_a_known_model(tmp_path / "p/index.db")
+    assert f"smollm2-135m (sha256 {sha256})" in indexed("status", "-p", "p")[1]
+    assert json.loads(indexed("status", "-p", "p", "--json")[1])["model"] == sha256
+
+
+def test_a_question_names_the_model_that_began_the_reports(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
+    assert run("index", "letters", "-p", "p", "--levels", "0")[0] == 0
+    sha256 = made_by_a_known_model(tmp_path / "p/index.db")
+    code, _out, err = run("query", "Who?", "--level", "1", "-p", "p")
+    assert code == 2
+    assert "(smollm2-135m). Ask with that model (`--model smollm2-135m`)" in err
+    assert sha256 not in err
+
+
+def test_an_index_without_documents_names_the_remedy(run, tmp_path):
+    from localgraphrag.store import Store
+
+    Store(tmp_path / "p/index.db", writer="index").close()
+    code, _out, err = run("query", "Who?", "-p", "p")
+    assert code == 2
+    assert f"{tmp_path / 'p/index.db'} holds no documents yet." in err
+    assert f"`localgraphrag index PATHS --project {tmp_path / 'p'}`" in err
+
+
+def test_a_missing_evaluation_file_names_the_command_that_makes_it(indexed, tmp_path):
+    code, _out, err = indexed("evaluate", "facts", "-p", "p", "--no-embedding")
+    assert code == 2
+    assert f"`localgraphrag evaluate run --project {tmp_path / 'p'}`" in err
+    assert "--help" not in err
+
+
 def test_debug_shows_where_an_error_came_from(run, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["localgraphrag", "query", "Who?", "-p", "nowhere", "--debug"])
     with pytest.raises(errors.NotIndexedError):
@@ -192,6 +292,23 @@ def test_doctor_names_a_remedy_for_what_is_missing(run, tmp_path, monkeypatch):
     assert {"embedder", "vector units", "graphics card", "threads", "disk of the project"} <= set(checks)
 
 
+@pytest.mark.parametrize(("setting", "model", "known"), [("model", "nonsense", "smollm2-135m")])
+def test_doctor_lists_the_names_where_there_is_no_such_model(run, setting, model, known):
+    checks = {check["name"]: check for check in json.loads(run("doctor", "--model", model, "--json")[1])}
+    assert known in checks[setting]["remedy"]
+    assert f"pull {model}" not in checks[setting]["remedy"]
+
+
+def test_doctor_says_that_the_projects_folder_is_not_there(tmp_path):
+    from localgraphrag.doctor import _disk
+
+    assert (
+        f"free at {tmp_path}; {tmp_path / 'no/such'} does not exist yet"
+        in _disk("disk", tmp_path / "no/such", "").found
+    )
+    assert _disk("disk", tmp_path, "").found.endswith(f"free at {tmp_path}")
+
+
 # Help
 
 
@@ -215,6 +332,16 @@ def test_docs_are_the_programs_own_help(monkeypatch):
     import cli_docs
 
     assert cli_docs.TARGET.read_text(encoding="utf-8") == cli_docs.render(), "run `make docs`"
+
+
+def test_docs_show_the_help_that_is_printed(run, monkeypatch):
+    monkeypatch.syspath_prepend(str(REPO / "scripts"))
+    import cli_docs
+
+    assert "-h, --help" in run("models", "add", "--help")[1]
+    sections = cli_docs.render().split("\n## ")[1:]
+    assert [section.split("\n")[0] for section in sections if "-h, --help" not in section] == []
+    assert any(section.startswith("localgraphrag models add\n") for section in sections)
 
 
 # What is printed

@@ -90,6 +90,56 @@ class TestSettings:
         project.index(docs)
         assert load_settings(project.folder).chunk_size == bench.SETTINGS["chunk_size"]
 
+    @pytest.mark.parametrize(
+        ("name", "value", "says"),
+        [
+            ("INCLUDE", "*.pdf", """LOCALGRAPHRAG_INCLUDE='["*.pdf"]'"""),
+            ("INCLUDE", "*.pdf, *.md", """LOCALGRAPHRAG_INCLUDE='["*.pdf", "*.md"]'"""),
+            ("REPORT_LEVELS", "0,1", "LOCALGRAPHRAG_REPORT_LEVELS='[0, 1]'"),
+            ("SEED", "abc", "LOCALGRAPHRAG_SEED='abc' (the environment) was given; it must be a whole number"),
+        ],
+    )
+    def test_a_wrong_variable_is_named(self, tmp_path, monkeypatch, name, value, says):
+        Project.init(tmp_path)
+        monkeypatch.setenv(f"LOCALGRAPHRAG_{name}", value)
+        with pytest.raises(ConfigError) as caught:
+            load_settings(tmp_path)
+        assert says in str(caught.value)
+        assert "localgraphrag.toml" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("line", "says"),
+        [
+            ("chunk_size = 5", "chunk_size = 5 ({path}) was given; it must be a whole number from 20 to 8000."),
+            ("claims = 3", "claims = 3 ({path}) was given; it must be true or false."),
+            ("include = ['a', 1]", 'include = ["a", 1] ({path}) was given; it must be a list of texts.'),
+            ("descriptions = 'x'", 'descriptions = "x" ({path}) was given; it must be "quoted" or "written".'),
+            ("cooccurrence_weight = -1", "must be a number, at least 0."),
+            ("color = 1", "There is no setting 'color' ({path}). Known settings: model,"),
+            ('seed = "\xff"', "cannot be read"),
+        ],
+    )
+    def test_a_wrong_line_of_the_file_is_named(self, tmp_path, line, says):
+        path = tmp_path / "localgraphrag.toml"
+        path.write_text(line, encoding="latin-1")
+        with pytest.raises(ConfigError) as caught:
+            load_settings(tmp_path)
+        assert says.format(path=path) in str(caught.value)
+
+    def test_an_override_wins_over_the_environment_and_that_over_the_file(self, tmp_path, monkeypatch):
+        Project.init(tmp_path, seed=1)
+        monkeypatch.setenv("LOCALGRAPHRAG_SEED", "2")
+        assert load_settings(tmp_path).seed == 2
+        assert load_settings(tmp_path, seed=3).seed == 3
+
+    def test_an_overlap_must_be_below_the_size_of_a_chunk(self, tmp_path, monkeypatch):
+        with pytest.raises(ConfigError, match=r"chunk_overlap = 100 \(the default\) and chunk_size = 100 do not go"):
+            load_settings(tmp_path, chunk_size=100)
+        monkeypatch.setenv("LOCALGRAPHRAG_CHUNK_SIZE", "50")
+        with pytest.raises(ConfigError, match=r"LOCALGRAPHRAG_CHUNK_SIZE='50' \(the environment\) do not go together"):
+            load_settings(tmp_path)
+        assert load_settings(tmp_path, chunk_overlap=49).chunk_size == 50
+
 
 class TestIndex:
     def test_nothing_to_read_makes_nothing(self, project: Project, tmp_path: Path):

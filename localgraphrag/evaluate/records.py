@@ -13,6 +13,13 @@ from localgraphrag.errors import ConfigError
 
 FOLDER = "evaluation"
 
+_WRITTEN_BY = {
+    "questions.jsonl": "questions",
+    "answers.jsonl": "run",
+    "verdicts.jsonl": "judge",
+    "claims.jsonl": "claims",
+}
+
 _MARK = re.compile(r"\s*\[\d+\]")
 
 Row = dict[str, Any]
@@ -25,7 +32,7 @@ def read_rows(path: Path, *needed: str) -> list[Row]:
     Raises ConfigError naming the line that is no object or lacks one of the `needed` keys, or a file that is missing.
     """
     if not path.exists():
-        raise ConfigError(f"There is no {path}. `localgraphrag evaluate --help` says which command writes it.")
+        raise ConfigError(f"There is no {path}. {_made_by(path)}")
     rows: list[Row] = []
     # Only "\n" ends a line: strings may hold the other separators that str.splitlines knows.
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
@@ -43,6 +50,14 @@ def read_rows(path: Path, *needed: str) -> list[Row]:
             )
         rows.append(row)
     return rows
+
+
+def _made_by(path: Path) -> str:
+    """What to do about a file that is missing."""
+    command = _WRITTEN_BY.get(path.name)
+    if command is None or path.parent.name != FOLDER:
+        return "Give the path of a file of JSON objects, one a line."
+    return f"Make it with `localgraphrag evaluate {command} --project {path.absolute().parent.parent}`."
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

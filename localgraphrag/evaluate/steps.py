@@ -22,6 +22,7 @@ from localgraphrag.evaluate.near import Near
 from localgraphrag.evaluate.questions import QuestionSet, Sizes, make_questions
 from localgraphrag.evaluate.records import FOLDER, Row, read_rows, write_json, write_rows
 from localgraphrag.evaluate.verdicts import Judgements, summarize
+from localgraphrag.llm.catalog import model_name
 from localgraphrag.llm.units import Outcome, Unit, content_hash, run_all
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def write_questions(
     with project.asking(embedding=True, progress=progress) as asking:
         assert asking.embedder is not None
         with asking.reporter.stage("questions") as stage:
-            asking.runner.on_outcome = stage.outcome
+            asking.runner.stage = stage
             made = make_questions(
                 description, sizes or Sizes(), prompts=project.prompts, runner=asking.runner,
                 embedder=asking.embedder, seed=project.settings.seed,
@@ -178,7 +179,7 @@ def judge_answers(
         judge = asking.runner.engine.identity
     rows = verdict_rows(calls, outcomes, judge)
     _check(outcomes.values(), "judge")
-    found = summarize(rows, judge, _model_name(judge))
+    found = summarize(rows, judge, model_name(judge))
     write_rows(folder_of(project) / "verdicts.jsonl", rows)
     write_json(folder_of(project) / "judgements.json", found)
     return found
@@ -252,7 +253,7 @@ def _claim_rows(
 
 def _batch(asking: Asking, name: str, units: Sequence[Unit[T]]) -> dict[str, Outcome[Any]]:
     with asking.reporter.stage(name, len(units)) as stage:
-        asking.runner.on_outcome = stage.outcome
+        asking.runner.stage = stage
         return run_all(asking.runner, units)
 
 
@@ -288,11 +289,3 @@ def _chunks_seen(store: Store, answers: Iterable[Row]) -> dict[str, tuple[str, .
     for id_, chunk in store.rows("SELECT answer_id, min(chunk_id) FROM answer_chunks GROUP BY answer_id, document_id"):
         seen[id_] = (*seen.get(id_, ()), chunk)
     return seen
-
-
-def _model_name(identity: str) -> str:
-    """The catalogue's name of a model, where it knows it; else the identity."""
-    from localgraphrag.llm.catalog import catalog
-
-    names = {file.sha256: entry.name for entry in catalog().values() for file in entry.files if file.sha256}
-    return names.get(identity, identity)

@@ -209,6 +209,14 @@ def record_sha256(entry: Entry, sha256: str) -> None:
     _remember("recorded", entry.name, sha256)
 
 
+def model_name(sha256: str) -> str:
+    """The catalogue's name of the model with this hash, where it knows it; else the hash."""
+    for entry in catalog().values():
+        if sha256 and sha256 in (entry.files[0].sha256, recorded_sha256(entry)):
+            return entry.name
+    return sha256
+
+
 def own_models(folder: Path | None = None) -> list[Path]:
     """GGUF files in the models folder that are no entry's file."""
     known = {file.path for entry in catalog().values() for file in entry.files}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -330,9 +331,27 @@ def _add_folder(source: Path, report: Progress) -> tuple[ModelFile, str]:
                 catalog.check_file(entry, file, source / file.path)
                 _copy(source / file.path, entry.file_path(models_folder(), file), report)
             return catalog.resolve_model(entry.name, entry.kind), f"It is {entry.title}, verified by its sha256."
+    _check_embedder(source)
     raise ModelMissingError(
-        f'{source} is no embedder of the catalogue. Leave it where it is and name the folder: `embedder = "{source}"`.'
+        f"{source} is no embedder of the catalogue, so there is nothing to verify it by. Leave it where it is and name "
+        f"the folder in localgraphrag.toml: `embedder = {json.dumps(str(source.absolute()), ensure_ascii=False)}`."
     )
+
+
+def _check_embedder(source: Path) -> None:
+    """Raise ModelMissingError unless the folder holds what an embedder is made of."""
+    if found := sorted(source.glob("*.gguf")):
+        raise ModelMissingError(
+            f"{source} is a folder with GGUF files, which are added one by one: `localgraphrag models add {found[0]}`."
+        )
+    lacking = [name for name in ("config.json", "tokenizer.json") if not (source / name).is_file()]
+    if not [*source.glob("*.safetensors"), *source.glob("pytorch_model*.bin")]:
+        lacking.append("model.safetensors")
+    if lacking:
+        raise ModelMissingError(
+            f"{source} holds no model: it lacks {', '.join(lacking)}. Give a GGUF file, or the folder of an embedder "
+            "as sentence-transformers saves it."
+        )
 
 
 @contextmanager
