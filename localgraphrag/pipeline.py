@@ -333,7 +333,8 @@ class Stage:
         each = self.spent / self.fresh if self.spent else self.each
         tokens, units = self.tokens + self.underway, max(self.total - self.done - self.stored, 0)
         if tokens and each:
-            return seconds / tokens * max(each * units - (tokens - self.spent), units)
+            # those finished first are the short ones: an open unit has something left, whatever it has taken
+            return seconds / tokens * max(each * units - (tokens - self.spent), each * units / 5)
         return seconds / self.fresh * units if self.fresh else None
 
 
