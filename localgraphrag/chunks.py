@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,6 +11,9 @@ from localgraphrag.documents import Document
 from localgraphrag.errors import ConfigError, ModelError
 from localgraphrag.llm.types import Tokenizer
 from localgraphrag.llm.units import content_hash
+
+AROUND = 300
+"""Characters of the neighbouring text that a chunk knows: enough to tell whether a sentence runs over its edge."""
 
 _BLOCK = 8192  # characters given to the tokenizer at once; some take time that grows with the square of a text
 _LONGEST_SEQUENCE = 32  # tokens to go back for the start of a combining sequence before cutting through it
@@ -23,7 +26,9 @@ class Chunk:
     """A window of a document: `document.text[start:end] == text`.
 
     `id` is a hash of document id and span; `ordinal` counts from 0 within the document; `tokens` is the
-    window's length in the model's tokens. `title` is the document's.
+    window's length in the model's tokens. `title` is the document's. `around`: what stands in the document before and
+    behind it, up to `AROUND` characters each, where the neighbouring chunk shares text with this one: a sentence that
+    runs over that edge is whole in the neighbour.
     """
 
     id: str
@@ -34,6 +39,21 @@ class Chunk:
     end: int
     text: str
     tokens: int
+    around: tuple[str, str] = ("", "")
+
+    @classmethod
+    def row(cls, document: Document, spans: Sequence[tuple[str, int, int, int]]) -> list[Chunk]:
+        """The chunks of a document, given id, start, end and tokens of each, in order."""
+        text = document.text
+        made, ended = [], 0
+        for ordinal, (name, start, end, tokens) in enumerate(spans):
+            before = text[max(start - AROUND, 0) : start] if start < ended else ""
+            begins = spans[ordinal + 1][1] if ordinal + 1 < len(spans) else end
+            behind = text[end : end + AROUND] if begins < end else ""
+            ended = end
+            around = before, behind
+            made.append(cls(name, document.id, document.title, ordinal, start, end, text[start:end], tokens, around))
+        return made
 
 
 def chunk_document(
@@ -61,18 +81,17 @@ def chunk_document(
         )
     text = document.text
     positions, cuts = _token_positions(text, tokenizer)
-    chunks: list[Chunk] = []
+    spans: list[tuple[str, int, int, int]] = []
     covered = 0
     for first, last in _windows(cuts, size, overlap):
         start, end = positions[first], positions[last]
         if end <= covered:  # where a character takes more tokens than a window, several windows end in it
             continue
         covered = end
-        piece = text[start:end]
-        if not piece.isspace():
+        if not text[start:end].isspace():
             name = "t-" + content_hash(document.id, str(start), str(end))[:16]
-            chunks.append(Chunk(name, document.id, document.title, len(chunks), start, end, piece, last - first))
-    return tuple(chunks)
+            spans.append((name, start, end, last - first))
+    return tuple(Chunk.row(document, spans))
 
 
 def _token_positions(text: str, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

@@ -23,7 +23,7 @@ from localgraphrag.llm.types import Completion, Message, Request
 from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.prompts import Prompts
 from localgraphrag.quotes import Quote, cut, descriptions, links, quotes
-from localgraphrag.sentences import whole
+from localgraphrag.sentences import sentences, whole, whole_sentences
 
 VERSION = 2
 
@@ -81,7 +81,8 @@ class Extraction:
 def extraction_units(chunks: Iterable[Chunk], settings: Settings, prompts: Prompts) -> Iterator[Unit[Extraction]]:
     """A unit of work per chunk, named by the chunk's id.
 
-    Only title and text of a chunk decide the result, so the same passage in another place is the same work.
+    Only title and text of a chunk, and the sentences cut at its edges, decide the result, so the same passage in
+    another place is the same work.
     """
     guide = _Guide(settings, prompts)
     for chunk in chunks:
@@ -89,11 +90,17 @@ def extraction_units(chunks: Iterable[Chunk], settings: Settings, prompts: Promp
             stage="extract",
             version=VERSION,
             name=chunk.id,
-            inputs=(*guide.inputs, chunk.title, chunk.text),
+            inputs=(*guide.inputs, chunk.title, chunk.text, *_edges(chunk)),
             result=Extraction,
             ask=_Asking(guide, chunk),
             chunks=(chunk.id,),
         )
+
+
+def _edges(chunk: Chunk) -> tuple[str, ...]:
+    """From where to where a chunk with cut sentences is quoted."""
+    said = whole_sentences(chunk.text, chunk.around)
+    return () if said == sentences(chunk.text) else (str(said[0].start), str(said[-1].end))
 
 
 class _Guide:
@@ -166,7 +173,7 @@ class _Asking:
                 told |= yield from self._details(list(new), grounding)
             types |= new
             gleaned |= dict.fromkeys(new, gleaning)
-        found = quotes(chunk.text, list(types))
+        found = quotes(chunk.text, list(types), chunk.around)
         if not guide.written:
             told = descriptions(found)
             for source, target, text in links(found):

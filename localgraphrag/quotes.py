@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from localgraphrag.mentions import Searchable
-from localgraphrag.sentences import Sentence, sentences
+from localgraphrag.sentences import Sentence, whole_sentences
 
 QUOTE_CHARACTERS = 300
 MOST_PAIRED = 4
@@ -27,8 +27,10 @@ class Quote:
     names: tuple[str, ...]
 
 
-def quotes(text: str, names: Sequence[str]) -> list[Quote]:
+def quotes(text: str, names: Sequence[str], around: tuple[str, str] = ("", "")) -> list[Quote]:
     """The sentences of a passage that mention any of the names; the last word of a name may stand for it.
+
+    `around`: what stands before and behind the passage. A sentence that runs over its edge is not quoted.
 
     >>> text = "Ines Falk met Oskar Lind. It rained. Falk laughed at Lind."
     >>> [quote.names for quote in quotes(text, ["Ines Falk", "Oskar Lind"])]
@@ -36,7 +38,7 @@ def quotes(text: str, names: Sequence[str]) -> list[Quote]:
     """
     forms = _forms(names)
     found = []
-    for sentence in sentences(text):
+    for sentence in whole_sentences(text, around):
         if there := _mentioned(sentence.text, forms):
             found.append(Quote(sentence, there))
     return found

@@ -50,6 +50,21 @@ def sentences(text: str) -> list[Sentence]:
     return found
 
 
+def whole_sentences(text: str, around: tuple[str, str]) -> list[Sentence]:
+    """The sentences of a text that stands between two others, without those that run over its edges.
+
+    If none is whole, all pieces.
+
+    >>> [s.text for s in whole_sentences("so Jacob left. Ada stayed. The next", ("He said ", " day it rained."))]
+    ['Ada stayed.']
+    """
+    before, after = around
+    first, last = len(before), len(before) + len(text)
+    found = sentences(before + text + after) if before or after else []
+    inside = [s._replace(start=s.start - first, end=s.end - first) for s in found if first <= s.start and s.end <= last]
+    return inside or sentences(text)
+
+
 def is_statement(text: str) -> bool:
     """Whether a sentence says something by itself, as headings, fields of a form, questions and fragments do not.
 

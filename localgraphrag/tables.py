@@ -79,12 +79,8 @@ def load_chunks(store: Store) -> tuple[Chunk, ...]:
     """All chunks, in document and chunk order."""
     with store.snapshot():
         documents = load_documents(store)
-        rows = _grouped(store.rows("SELECT document_id, id, ordinal, start, stop, tokens FROM chunks ORDER BY ordinal"))
-    return tuple(
-        Chunk(id_, d.id, d.title, ordinal, start, stop, d.text[start:stop], tokens)
-        for d in documents
-        for id_, ordinal, start, stop, tokens in rows[d.id]
-    )
+        rows = _grouped(store.rows("SELECT document_id, id, start, stop, tokens FROM chunks ORDER BY ordinal"))
+    return tuple(chunk for document in documents for chunk in Chunk.row(document, rows[document.id]))
 
 
 def chunk_documents(store: Store) -> dict[str, str]:

@@ -104,6 +104,16 @@ def test_last_window_inside_its_predecessor_is_not_made():
     assert len(chunk_document(document(text + "a"), WordTokenizer(), size=600, overlap=100)) == 2
 
 
+def test_chunks_know_what_stands_around_them_where_they_share_text():
+    text = " ".join(f"w{number}" for number in range(2000))
+    first, second, *_, last = chunk_document(document(text), WordTokenizer())
+    assert first.around == ("", text[first.end : first.end + 300])
+    assert second.around == (text[second.start - 300 : second.start], text[second.end : second.end + 300])
+    assert last.around == (text[last.start - 300 : last.start], "")
+    apart = chunk_document(document(text), WordTokenizer(), overlap=0)
+    assert len(apart) > 2 and all(chunk.around == ("", "") for chunk in apart)
+
+
 def test_fields():
     made = document("Hello world", "A title")
     (chunk,) = chunk_document(made, WordTokenizer())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from localgraphrag.llm.output import check_reply
 from localgraphrag.llm.scripted import ScriptedEngine, WordTokenizer
 from localgraphrag.llm.units import EngineRunner
 from localgraphrag.prompts import Prompts
+from localgraphrag.sentences import sentences, whole_sentences
 
 GOLDEN = Path(__file__).parent / "golden"
 TYPES = ["person", "other"]
@@ -112,6 +114,30 @@ def test_entities_are_described_and_linked_by_the_sentences_that_name_them():
         ("Ada Brook", "sluice", FIRST, 0), ("Ada Brook", "Low Mill", FIRST, 0), ("sluice", "Low Mill", FIRST, 0),
         ("Ada Brook", "Tom Vale", SECOND, 1),
     ]  # fmt: skip
+
+
+def test_sentences_cut_at_a_chunks_edge_are_quoted_by_its_neighbour_alone():
+    text = f"{'It rained on. ' * 3}{TEXT} {'It rained on. ' * 3}"
+    document = Document("d" * 64, "Mill book", text, ("mill.txt",))
+    chunks = chunk_document(document, WordTokenizer(), size=40, overlap=30)
+    replies = {"names": {"entities": {"Ada Brook": "person"}}, "missed": "no", "claims": {"claims": []}}
+    units = list(extraction_units(chunks, Settings(), Prompts()))
+    whole, cut = 0, 0
+    for chunk, unit in zip(chunks, units, strict=True):
+        if "Ada Brook" not in chunk.text:
+            continue
+        (outcome,) = EngineRunner(ScriptedEngine(Script(replies))).run([unit])
+        assert outcome.ok, outcome.error
+        (entity,) = outcome.value.entities
+        held = FIRST in chunk.text
+        assert entity.description == (FIRST if held else "")
+        whole, cut = whole + held, cut + (not held)
+    assert whole and cut
+    chunks += (replace(chunks[0], text=FIRST, around=("It rained on. ", " It rained on.")),)
+    alone = [replace(chunk, around=("", "")) for chunk in chunks]
+    keys = [[unit.key("m") for unit in extraction_units(given, Settings(), Prompts())] for given in (chunks, alone)]
+    uncut = [whole_sentences(chunk.text, chunk.around) == sentences(chunk.text) for chunk in chunks]
+    assert [one == other for one, other in zip(*keys, strict=True)] == uncut == [False] * (len(chunks) - 1) + [True]
 
 
 def test_claims_are_sentences_and_their_dates_stand_in_them():

@@ -162,6 +162,55 @@ def test_instructions_are_read_once(engine):
     assert two.usage.read_tokens == engine.prompt_tokens(second) - shared
 
 
+PASSAGE = "The miller met the smith at the ford, and they spoke of the price of oats. " * 9
+QUESTIONS = [
+    "Who met the smith?",
+    "What is dear?",
+    "Where was it?",
+    "Is it a story?",
+    "Who is the miller?",
+    "Why oats?",
+]
+
+
+def test_what_prompts_in_work_begin_with_is_read_once(model):
+    requests = [ask(f"{PASSAGE}\n{question}", prefix=PREFIX, key=question, max_tokens=24) for question in QUESTIONS]
+    alone = {}
+    for request in requests:
+        engine = make(model)
+        alone |= texts(engine.run([request]))
+        free(engine)
+    engine = make(model)
+    found = {c.key: c for c in engine.run(requests)}
+    sizes = {request.key: engine.prompt_tokens(request) for request in requests}
+    free(engine)
+    passage = engine.tokenizer.count(PASSAGE)
+    assert passage > 150
+    reads = [found[question].usage.read_tokens for question in QUESTIONS]
+    assert all(found[question].usage.prompt_tokens == sizes[question] for question in QUESTIONS)
+    assert reads[0] == sizes[QUESTIONS[0]], "the first reads it all"
+    assert all(
+        0 < read < sizes[question] - passage + 8 for question, read in zip(QUESTIONS[1:], reads[1:], strict=True)
+    )
+    assert sum(found[question].text == alone[question] for question in QUESTIONS) >= 5  # a tie may fall the other way
+
+
+def test_the_same_prompt_twice_needs_its_last_token_alone(model):
+    engine = make(model)
+    twice = [ask(PASSAGE, key=key, max_tokens=12, seed=seed) for seed, key in enumerate("ab")]
+    first, second = sorted(engine.run(twice), key=lambda c: c.key)
+    free(engine)
+    assert first.text == second.text and second.usage.read_tokens <= 1
+
+
+def test_little_in_common_is_read_again(engine):
+    requests = [ask(f"The miller met the smith. {question}", key=question, max_tokens=4) for question in QUESTIONS[:3]]
+    shared = sum(map(len, engine.model.chat_segments([Message("user", "x")])[:-2]))  # what the chat format puts first
+    found = {c.key: c.usage for c in engine.run(requests)}
+    first, *rest = [engine.prompt_tokens(request) - found[request.key].read_tokens for request in requests]
+    assert first == 0 and rest == [shared] * 2
+
+
 def test_a_second_turn_reads_only_what_is_new(engine):
     said: list[Completion] = []
     story = "The miller met the smith at the ford. " * 6

@@ -22,7 +22,7 @@ from localgraphrag.search import global_search, text_search, vector_search
 from localgraphrag.search.answer import Source
 from localgraphrag.search.mapreduce import MOST_READ, Candidate, MapReduce
 from localgraphrag.search.nearness import GENERAL, Nearness, generality
-from localgraphrag.search.passages import Passage, chunk_passage
+from localgraphrag.search.passages import Passage, chunk_passage, split
 from localgraphrag.search.reply import HEADING_CHARACTERS, listed, read_headed, read_quoted_map, statements
 from localgraphrag.search.sources import Provenance
 
@@ -338,6 +338,18 @@ def test_statements_of_a_passage():
     text = f"Minutes\n\nPresent: nobody\n\n{LEAKS} {'It rained very hard and ' * 30}stopped."
     first, long = statements(Passage("t", "chunk", "Minutes", text, ("t",)))
     assert first == LEAKS and len(long) <= 302 and long.endswith(" …")
+
+
+def test_a_sentence_cut_at_the_edge_of_a_chunk_or_of_a_piece_is_no_statement():
+    text = "of the mill was never told. The sluice leaks and was never repaired. The council of"
+    cut = Passage("t", "chunk", "Minutes", text, ("t",), around=("The owner ", " Aldane has met."))
+    assert statements(cut) == ["The sluice leaks and was never repaired."]
+    whole = Passage("t", "chunk", "Minutes", text[0].upper() + text[1:], ("t",))
+    assert statements(whole)[0] == "Of the mill was never told."
+    first, *middle, last = split(cut, lambda passage: len(passage.text) < 40)
+    assert (first.around, last.around) == (("The owner ", ""), ("", " Aldane has met."))
+    assert middle and all(piece.around == ("", "") for piece in middle)
+    assert split(cut, lambda passage: len(passage.text) < 400) == [cut]
 
 
 def test_where_nothing_is_a_statement_all_can_be_quoted():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from localgraphrag.extract_grammar import openings
 from localgraphrag.quotes import QUOTE_CHARACTERS, descriptions, links, quotes
-from localgraphrag.sentences import sentences
+from localgraphrag.sentences import sentences, whole_sentences
 
 
 def spans_hold(text: str) -> list[str]:
@@ -55,6 +55,37 @@ def test_sentences_of_every_script(corpus, language):
     shown = spans_hold(text)
     assert len(shown) > 30
     assert "".join("".join(shown).split()).count("1") == "".join(text.split()).count("1")
+
+
+@given(*[st.text(alphabet="aB. \n-,ก。", max_size=40)] * 3)
+@settings(max_examples=200, deadline=None)
+def test_whole_sentences_are_those_of_the_longer_text_that_lie_inside(text, before, after):
+    found = whole_sentences(text, (before, after))
+    assert all(" ".join(text[s.start : s.end].split()) == s.text for s in found)
+    inside = [s for s in sentences(before + text + after) if len(before) <= s.start and s.end <= len(before + text)]
+    assert [s.text for s in found] == [s.text for s in inside or sentences(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "around", "expected"),
+    [
+        ("people maintain it. It is old. The next", ("Few ", " one fell."), ["It is old."]),
+        ("Jacob,' said Ada. 'Go!'", ("'But, ", ""), ["'Go!'"]),
+        ("It is old.", ("Few came. ", " It fell."), ["It is old."]),
+        ("and on and on", ("It went ", " and on."), ["and on and on"]),  # none is whole
+        ("- two\n- thr", ("- one\n", "ee\n"), ["two"]),
+        ("了。她走了！", ("他来", ""), ["她走了！"]),
+        ("", ("It ", "fell."), []),
+    ],
+)
+def test_a_sentence_cut_at_the_edge_is_not_whole(text, around, expected):
+    assert [s.text for s in whole_sentences(text, around)] == expected
+
+
+def test_a_cut_sentence_is_not_quoted():
+    said = quotes("Bea left Cid. Ada met Bea. Ada saw", ["Ada", "Bea", "Cid"], ("When ", " Cid go."))
+    assert [quote.sentence.text for quote in said] == ["Ada met Bea."]
+    assert said[0].sentence.start == len("Bea left Cid. ")
 
 
 def test_a_surname_stands_for_its_bearer_unless_it_is_shared():

@@ -57,10 +57,7 @@ def document(path: str, text: str, title: str = "A title") -> Document:
 def chunks_of(document: Document) -> list[Chunk]:
     half = len(document.text) // 2
     spans = [(0, half + 2), (half, len(document.text))]
-    return [
-        Chunk(f"t-{document.id[:8]}-{i}", document.id, document.title, i, s, e, document.text[s:e], e - s)
-        for i, (s, e) in enumerate(spans)
-    ]
+    return Chunk.row(document, [(f"t-{document.id[:8]}-{i}", s, e, e - s) for i, (s, e) in enumerate(spans)])
 
 
 def index_of(*documents: Document) -> tables.Index:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from localgraphrag.economics import worked
@@ -118,7 +119,7 @@ def answer_all(asking: Asking, condition: Condition, questions: Sequence[Row], s
     open_questions = list(questions)
     try:
         while open_questions:
-            wanted: dict[str, Unit[Any]] = {}
+            calls: list[Mapping[str, Unit[Any]]] = []
             waiting: list[Row] = []
             for question in open_questions:
                 looking = Looking(runner, asking.store, known)
@@ -126,12 +127,12 @@ def answer_all(asking: Asking, condition: Condition, questions: Sequence[Row], s
                     answer = _quietly(asking, looking, question["question"], condition, seed)
                     answers[str(question["id"])] = answer, frozenset(looking.used)
                 except Wanting as more:
-                    wanted |= more.units
+                    calls.append(more.units)
                     waiting.append(question)
                 except LocalGraphRAGError as error:
                     unanswered.append(Unanswered(str(question["id"]), condition.name, str(error)))
             asking.reporter, asking.runner = reporter, runner
-            if wanted:
+            if wanted := side_by_side(calls):
                 with reporter.stage(f"answer {condition.name}", len(wanted)) as stage:
                     runner.stage = stage
                     known |= {o.unit.key(runner.engine.identity): o for o in runner.run(wanted.values())}
@@ -139,6 +140,18 @@ def answer_all(asking: Asking, condition: Condition, questions: Sequence[Row], s
     finally:
         asking.reporter, asking.runner = reporter, runner
     return _answered(asking, condition, questions, answers, unanswered, frozenset(known))
+
+
+def side_by_side(calls: Sequence[Mapping[str, T]]) -> dict[str, T]:
+    """The first calls of all searches, then the second ones, and so on, each once.
+
+    The first batches of all questions hold the same passages, and a model reads once what prompts in work begin with.
+
+    >>> side_by_side([{"a1": 1, "a2": 2}, {"b1": 3}, {"a1": 1, "c2": 4}])
+    {'a1': 1, 'b1': 3, 'a2': 2, 'c2': 4}
+    """
+    rows = zip_longest(*(each.items() for each in calls))
+    return {key: call for row in rows for key, call in filter(None, row)}
 
 
 def _quietly(asking: Asking, looking: Looking, question: str, condition: Condition, seed: int) -> Answer:

@@ -2,8 +2,9 @@
 
 Every conversation that is being written gets some rows of each step: its last token, those that its grammar forces, and
 guesses of what comes next (`drafts.py`), of which those stay that the model would have written. Prompts are read in
-steps of their own, many rows at a time. Instructions shared by requests are read once. A conversation that ends makes
-room for the next request at once; one that goes on keeps what has been read.
+steps of their own, many rows at a time. Instructions shared by requests are read once, and so is whatever else the
+prompts of conversations in work begin with. A conversation that ends makes room for the next request at once; one that
+goes on keeps what has been read.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _RESERVE = closing._LONGEST_WAY  # cells kept free behind a reply, for closing it
 _HEARTBEAT_SECONDS = 2.0
+_WORTH_COPYING = 64  # tokens read already by another conversation: a copy takes the time of one or two
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class LlamaCppEngine:
         self._active: list[_Talk] = []  # the talk at i is in stream i: steps want neighbours
         self._grammars: dict[int, tuple[Any, str]] = {}
         self._running = False
-        self._guessing = model.forgets
+        self._forgets = model.forgets
         self.guessed, self.guessed_right = 0, 0
         self._keys: dict[int, int] = {}  # of a token, the first token with the same text
         self._texts: dict[bytes, int] = {}
@@ -267,10 +269,11 @@ class LlamaCppEngine:
         A prompt is read apart, since rows of one stream beyond those of its neighbours are decoded apart anyway. A
         few forced tokens go in with the others' steps: that costs less than a pass of their own.
         """
-        each = rows_each(len(self._active)) if self._guessing else 1
+        each = rows_each(len(self._active)) if self._forgets else 1
         few = max(len(self._active) // 2, each)
         reading = next((t for t in self._active if t.pending > few), None)
         if reading:
+            self._borrow(reading)
             steps = [(reading, reading.tokens[reading.cached :][: self.batch])]
         else:
             steps = [(talk, self._with_guesses(talk, each)) for talk in self._active]
@@ -291,6 +294,20 @@ class LlamaCppEngine:
                 self._keep_right(talk, guesses, row)
             except ModelError as error:  # this reply's misfortune; the others go on
                 talk.finish, talk.error = "error", str(error)
+
+    def _borrow(self, talk: _Talk) -> None:
+        """Take over what another conversation has read already of the same text.
+
+        Questions put to the same passages have all but their end in common.
+        """
+        if not self._forgets:
+            return
+        read = {other.stream: common(talk.tokens[:-1], other.tokens[: other.cached]) for other in self._active}
+        best = max(read, key=lambda stream: read[stream])
+        if read[best] >= talk.cached + _WORTH_COPYING:
+            self._streams.copy(best, talk.stream)
+            self._streams.cut(talk.stream, read[best])
+            talk.cached = read[best]
 
     def _with_guesses(self, talk: _Talk, each: int) -> list[int]:
         """The next `each` tokens to decode: those known, then guesses. All conversations need the same number."""
@@ -427,6 +444,16 @@ class LlamaCppEngine:
         elif talk.limit > self._streams.cells:
             self._release(talk)
             waiting.appendleft(talk)
+
+
+def common(tokens: Sequence[int], others: Sequence[int]) -> int:
+    """With how many tokens both begin.
+
+    >>> common([1, 2, 3, 4], [1, 2, 5]), common([1], [1, 2]), common([], [1])
+    (2, 1, 0)
+    """
+    pairs = zip(tokens, others, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(tokens), len(others)))
 
 
 def _legal(talk: _Talk, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from localgraphrag.chunks import Chunk
 from localgraphrag.errors import ContextError
 from localgraphrag.llm.units import content_hash
+from localgraphrag.sentences import whole_sentences
 from localgraphrag.summaries import Report
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ class Passage:
     """A text that can be cited: a community's report or a chunk.
 
     `id` is the community's or the chunk's. `chunk_ids`: the chunks whose words it shows. `part` is 0 for a whole
-    passage, else counts the pieces, from 1, of one that was larger than a batch.
+    passage, else counts the pieces, from 1, of one that was larger than a batch. `around`: see `Chunk`.
     """
 
     id: str
@@ -36,6 +37,14 @@ class Passage:
     text: str
     chunk_ids: tuple[str, ...]
     part: int = 0
+    around: tuple[str, str] = ("", "")
+
+    @property
+    def said(self) -> list[str]:
+        """What it says that can be quoted: the lines of a report's findings, or a chunk's whole sentences."""
+        if self.kind == "report":
+            return [line[2:] for line in self.text.splitlines() if line.startswith("- ")]
+        return [sentence.text for sentence in whole_sentences(self.text, self.around)]
 
 
 def report_passage(report: Report) -> Passage:
@@ -45,7 +54,7 @@ def report_passage(report: Report) -> Passage:
 
 def chunk_passage(chunk: Chunk) -> Passage:
     """The chunk as it is shown to the model and cited. A long document title is cut."""
-    return Passage(chunk.id, "chunk", chunk.title[:MAX_TITLE], chunk.text, (chunk.id,))
+    return Passage(chunk.id, "chunk", chunk.title[:MAX_TITLE], chunk.text, (chunk.id,), around=chunk.around)
 
 
 def shuffle(passages: Iterable[Passage], seed: int, level: int | None) -> list[Passage]:
@@ -112,8 +121,11 @@ def split(passage: Passage, fits: Callable[[Passage], bool]) -> list[Passage]:
     if fits(passage):
         return [passage]
     # The number is part of what is shown, so pieces are measured with one.
-    texts = _halve(passage.text, lambda text: fits(replace(passage, text=text, part=1)), passage)
-    return [replace(passage, text=text, part=number) for number, text in enumerate(texts, 1)]
+    texts = _halve(passage.text, lambda text: fits(replace(passage, text=text, part=1, around=("", ""))), passage)
+    pieces = [replace(passage, text=text, part=number, around=("", "")) for number, text in enumerate(texts, 1)]
+    pieces[0] = replace(pieces[0], around=(passage.around[0], ""))
+    pieces[-1] = replace(pieces[-1], around=(pieces[-1].around[0], passage.around[1]))
+    return pieces
 
 
 def _halve(text: str, fits: Callable[[str], bool], passage: Passage) -> list[str]:

@@ -102,21 +102,13 @@ def answer_output(labels: int, *, may_be_empty: bool) -> Any:
 
 def statements(passage: Passage) -> list[str]:
     """What a passage says that can be quoted: the lines of a report's findings, or a chunk's sentences."""
-    return [shortened(text) for text in _lines(passage) if is_statement(text)]
+    return [shortened(text) for text in dict.fromkeys(passage.said) if is_statement(text)]
 
 
 def listed(batch: Sequence[Passage]) -> list[list[str]]:
     """The statements of each passage of a batch; all that they say, if none of it is a statement."""
     said = [statements(passage) for passage in batch]
-    return said if any(said) else [list(map(shortened, _lines(passage))) for passage in batch]
-
-
-def _lines(passage: Passage) -> list[str]:
-    if passage.kind == "report":
-        said = [line[2:] for line in passage.text.splitlines() if line.startswith("- ")]
-    else:
-        said = [sentence.text for sentence in sentences(passage.text)]
-    return list(dict.fromkeys(said))
+    return said if any(said) else [list(map(shortened, dict.fromkeys(passage.said))) for passage in batch]
 
 
 def shortened(text: str) -> str:

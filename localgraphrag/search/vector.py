@@ -41,7 +41,7 @@ from localgraphrag.search.reply import (
     shortened,
 )
 from localgraphrag.search.text import chunk_provenance
-from localgraphrag.sentences import is_statement, sentences
+from localgraphrag.sentences import is_statement
 
 Vectors = tuple[Sequence[str], NDArray[np.float32]]
 """Chunk ids, and their vectors as the rows of a float32 matrix, L2-normalised."""
@@ -174,7 +174,7 @@ class _VectorSearch:
         said = [
             (label, sentence)
             for label, passage in enumerate(passages, 1)
-            for sentence in (passage.title, *(found.text for found in sentences(passage.text)))
+            for sentence in (passage.title, *passage.said)
         ]
         example = self.prompts.render("map_example", quoted=False) + self.prompts.render("answer_example_reply")
         written = read_headed(text, [sentence for _, sentence in said], self.question, example)
