@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from localgraphrag.llm.recorded import RecordedEngine
     from localgraphrag.llm.recorded_vectors import RecordedEmbedder
     from localgraphrag.llm.scripted import ScriptedEngine
-    from localgraphrag.pipeline import IndexSummary, Progress
+    from localgraphrag.pipeline import IndexSummary
+    from localgraphrag.progress import Progress
     from localgraphrag.project import Project
     from localgraphrag.search.answer import Answer, Citation, Source
 
@@ -42,7 +43,7 @@ _HOMES = {
     "Citation": "search.answer",
     "IndexSummary": "pipeline",
     "LocalGraphRAGError": "errors",
-    "Progress": "pipeline",
+    "Progress": "progress",
     "Project": "project",
     "RecordedEmbedder": "llm.recorded_vectors",
     "RecordedEngine": "llm.recorded",

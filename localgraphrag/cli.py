@@ -20,7 +20,7 @@ from localgraphrag import console
 from localgraphrag.errors import ConfigError, LocalGraphRAGError
 
 if TYPE_CHECKING:
-    from localgraphrag.pipeline import Progress
+    from localgraphrag.progress import Progress
     from localgraphrag.project import Project
     from localgraphrag.search.answer import Answer
 

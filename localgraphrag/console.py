@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from localgraphrag.pipeline import Progress
+    from localgraphrag.progress import Progress
 
 _EVERY = 10.0  # seconds between plain lines of one stage, where nobody watches a bar
 _QUIET = 20.0  # seconds after which a line is said even if nothing has been finished since

@@ -21,11 +21,12 @@ from localgraphrag.config import Settings
 from localgraphrag.grounding import Grounding
 from localgraphrag.llm.types import Completion, Message, Request
 from localgraphrag.llm.units import Conversation, Unit
+from localgraphrag.names import is_name
 from localgraphrag.prompts import Prompts
 from localgraphrag.quotes import Quote, cut, descriptions, links, quotes
 from localgraphrag.sentences import sentences, whole, whole_sentences
 
-VERSION = 2
+VERSION = 3
 
 Status = Literal["true", "false", "suspected"]
 
@@ -213,7 +214,8 @@ class _Asking:
         )
         seen = {name.casefold() for name in known}
         found = grammar.read(reply.text, "entities").items()
-        return {name: kind for name, kind in found if name.casefold() not in seen and grammar.is_name(name)}
+        new = {name: kind for name, kind in found if name.casefold() not in seen}
+        return {name: kind for name, kind in new.items() if is_name(name, self.chunk.text)}
 
     def _relationships(
         self, known: Sequence[str], new: Sequence[str], gleaning: int, grounding: Grounding

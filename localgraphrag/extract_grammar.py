@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from localgraphrag.grounding import stop_words
 from localgraphrag.quotes import Quote
 
 MOST_NAMES = 40
@@ -55,29 +54,6 @@ def names(text: str | None, types: Sequence[str], most: int) -> Any:
     lines.append("TYPE: " + " | ".join(map(_quoted, types)))
     lines.append('item: NAME ":" TYPE')
     return _cfg(lines)
-
-
-# words that join or point; "the mill" may begin with one of the first, and no common noun ends in any
-_DETERMINERS = frozenset(("the", "an", "this", "that", "these", "those", "my", "your", "his", "her", "its", "our"))
-_JOINING = frozenset(
-    (
-        "and", "as", "at", "be", "been", "but", "by", "for", "from", "had", "has", "in", "into", "is", "are", "was",
-        "were", "nor", "of", "on", "or", "than", "to", "when", "where", "which", "who", "whose", "will", "with",
-    )
-)  # fmt: skip
-
-
-def is_name(name: str) -> bool:
-    """Whether a name names anything, and is no torn-off piece of a sentence. Proper names always do.
-
-    >>> is_name("them"), is_name("trench at the"), is_name("in May"), is_name("The Who"), is_name("the mill of Ostrey")
-    (False, False, False, True, True)
-    """
-    words = name.split()
-    if not words or not name[:1].islower():
-        return bool(words)
-    torn = words[0] in _JOINING or words[-1] in _JOINING | _DETERMINERS
-    return not torn and not all(word in stop_words() for word in words)
 
 
 def pairs_near(text: str, known: Sequence[str], new: Sequence[str]) -> list[tuple[str, str]]:

@@ -1,14 +1,11 @@
-"""The list of stages, each saved when done; and the runner that does no finished work again."""
+"""The list of stages of an index run, each saved when done."""
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from localgraphrag import extract as extraction
 from localgraphrag import tables
@@ -17,45 +14,23 @@ from localgraphrag.communities import Hierarchy, detect_communities
 from localgraphrag.config import Settings
 from localgraphrag.documents import Document, Reading, Skipped
 from localgraphrag.embed import Embedder, Matrix
-from localgraphrag.errors import EmptyExtractionError, StoreError
+from localgraphrag.errors import EmptyExtractionError
 from localgraphrag.estimate import usual_chunk, usual_report
 from localgraphrag.extract import Extraction
 from localgraphrag.graph import Graph, build_graph, description_units, with_descriptions
-from localgraphrag.llm.types import Completion, Engine, Request, Usage
-from localgraphrag.llm.units import Conversation, Outcome, Unit, converse
+from localgraphrag.llm.types import Engine, Usage
+from localgraphrag.llm.units import Conversation, Outcome, Unit
+from localgraphrag.progress import OnProgress, Reporter, Stage
 from localgraphrag.prompts import Prompts
-from localgraphrag.store import Purpose, Store
+from localgraphrag.runner import Failure, Overheard, StoredRunner
+from localgraphrag.store import Store
 from localgraphrag.summaries import Coverage, Report, coverage, plan_reports, write_reports
-
-T = TypeVar("T")
 
 EMPTY_CHUNKS = 10
 """Chunks that may come back without an entity before the run stops."""
 
 EMBED_AT_ONCE = 32
 """Chunks whose vectors are stored in one transaction."""
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a stage is.
-
-    `total` 0: not known. `detail` says what is at hand. `tokens` the model has read and written in this stage,
-    `seconds` it has taken; `eta_seconds` until its end at this pace, None while unknown.
-    """
-
-    stage: str
-    done: int
-    total: int
-    detail: str = ""
-    tokens: int = 0
-    seconds: float = 0.0
-    eta_seconds: float | None = None
-
-
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -68,15 +43,6 @@ class StageSummary:
     failed: int
     usage: Usage
     seconds: float
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A unit of work that failed. It is tried again by the next run."""
-
-    stage: str
-    name: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -105,241 +71,6 @@ class IndexSummary:
     def complete(self) -> bool:
         """No unit failed and no file was skipped."""
         return not self.failures and not self.skipped
-
-
-class Overheard:
-    """An engine that remembers its last replies, so that an error can show what the model said."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.identity = engine.identity
-        self.tokenizer = engine.tokenizer
-        self.context_tokens = engine.context_tokens
-        self.replies: deque[Completion] = deque(maxlen=3)
-
-    def run(self, requests: Iterable[Request]) -> Iterator[Completion]:
-        """See `Engine.run`."""
-        for completion in self._engine.run(requests):
-            self.replies.append(completion)
-            yield completion
-
-    def prompt_tokens(self, request: Request) -> int:
-        """See `Engine.prompt_tokens`."""
-        return self._engine.prompt_tokens(request)
-
-    def close(self) -> None:
-        """See `Engine.close`."""
-        self._engine.close()
-
-
-class StoredRunner:
-    """Runs units on an engine and keeps each result in the index file, in a transaction of its own.
-
-    What is stored already is not asked again, nor is the same unit twice in one run. Units are drawn as the engine has
-    room, so that a large corpus streams through.
-
-    Parameters
-    ----------
-    purpose : "index" for work that the index rests on, "query" for questions. A question that cannot be recorded
-        (on a medium that cannot be written) is answered all the same.
-    documents : the document id of each chunk id; by default as the index has them.
-
-    `stage` hears of every turn and outcome. `used` collects the units met, `failures` those that failed, `counts` and
-    `usage` what became of them by stage.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        store: Store,
-        *,
-        purpose: Purpose = "index",
-        documents: Mapping[str, str] | None = None,
-    ) -> None:
-        self.engine = engine
-        self.stage: Stage | None = None
-        self.used: dict[str, tuple[str, tuple[str, ...]]] = {}
-        self.failures: list[Failure] = []
-        self.counts: Counter[tuple[str, str]] = Counter()
-        self.usage: defaultdict[str, Usage] = defaultdict(Usage)
-        self._store = store
-        self._purpose = purpose
-        self._documents = tables.chunk_documents(store) if documents is None else documents
-        self._run = store.start_run("index", engine.identity) if purpose == "index" else None
-
-    def run(self, units: Iterable[Unit[T]]) -> Iterator[Outcome[T]]:
-        """Yield one outcome per unit, in order of completion.
-
-        Raises StoreFullError when there is no room left for results; those before it are kept.
-        """
-        ready: deque[Outcome[T]] = deque()
-        waiting: defaultdict[str, list[Unit[T]]] = defaultdict(list)
-
-        def missing() -> Iterator[Unit[T]]:
-            for unit in units:
-                key = unit.key(self.engine.identity)
-                self._meet(key, unit)
-                stored = self._store.get_unit(unit, self.engine.identity)
-                if stored is not None:
-                    if self.stage:
-                        self.stage.stored += 1
-                    ready.append(Outcome(unit, stored[0], usage=stored[1], cached=True))
-                elif key in waiting:
-                    waiting[key].append(unit)
-                else:
-                    waiting[key] = []
-                    yield unit
-
-        for outcome in converse(self.engine, missing(), self._turn):
-            yield from self._all(ready)
-            self._record(outcome)
-            yield self._seen(outcome)
-            for twin in waiting.pop(outcome.unit.key(self.engine.identity)):
-                yield self._seen(replace(outcome, unit=twin, cached=outcome.ok))
-        yield from self._all(ready)
-
-    def finish(self) -> None:
-        """Note in the ledger that the run came to its end."""
-        if self._run is not None:
-            self._store.finish_run(self._run)
-
-    def _all(self, ready: deque[Outcome[T]]) -> Iterator[Outcome[T]]:
-        while ready:
-            yield self._seen(ready.popleft())
-
-    def _meet(self, key: str, unit: Unit[T]) -> None:
-        name, chunks = self.used.get(key, (unit.name, ()))
-        self.used[key] = (min(name, unit.name), tuple(dict.fromkeys((*chunks, *unit.chunks))))
-
-    def _record(self, outcome: Outcome[T]) -> None:
-        identity = self.engine.identity
-        self.usage[outcome.unit.stage] += outcome.usage
-        try:
-            if self._run is None:
-                self._run = self._store.start_run(self._purpose, identity)
-            self._store.put_unit(outcome, identity, run=self._run, purpose=self._purpose, documents=self._documents)
-        except StoreError as error:
-            if self._purpose == "index":
-                raise
-            _log.warning("This step of the answer is not recorded: %s", error)
-
-    def _seen(self, outcome: Outcome[T]) -> Outcome[T]:
-        stage = outcome.unit.stage
-        self.counts[stage, "units"] += 1
-        self.counts[stage, "cached"] += outcome.cached
-        if not outcome.ok:
-            self.counts[stage, "failed"] += 1
-            self.failures.append(Failure(stage, outcome.unit.name, outcome.error))
-        if self.stage:
-            self.stage.outcome(outcome)
-        return outcome
-
-    def _turn(self, usage: Usage) -> None:
-        if self.stage:
-            self.stage.turn(usage)
-
-
-@dataclass
-class Reporter:
-    """Times stages and tells progress, also when an engine shows signs of life between results."""
-
-    told: OnProgress | None = None
-    engine: Any = None
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str, total: int = 0, detail: str = "", each: float = 0.0) -> Iterator[Stage]:
-        """Tell that a stage begins and ends, and keep its seconds. `each`: tokens that a unit will likely take."""
-        stage = Stage(name, total, self.told, each)
-        stage.tell(detail)
-        if hasattr(self.engine, "on_heartbeat"):
-            self.engine.on_heartbeat = stage.heartbeat
-        try:
-            yield stage
-        finally:
-            if hasattr(self.engine, "on_heartbeat"):
-                self.engine.on_heartbeat = None
-        self.seconds[name] = time.monotonic() - stage.started
-        stage.total, stage.underway = stage.total or stage.done, 0
-        stage.tell("done")
-
-
-@dataclass
-class Stage:
-    """A stage at work.
-
-    `each`: tokens that a unit will take, as far as can be said before any is finished. `fresh` units were not found
-    stored, and took `spent` tokens; `tokens` were read and written in all turns that have ended, `underway` in others.
-    `stored` units were found and not told yet.
-    """
-
-    name: str
-    total: int
-    told: OnProgress | None
-    each: float = 0.0
-    done: int = 0
-    fresh: int = 0
-    spent: int = 0
-    tokens: int = 0
-    underway: int = 0
-    stored: int = 0
-    detail: str = ""
-    started: float = field(default_factory=time.monotonic)
-
-    def step(self, detail: str = "", count: int = 1) -> None:
-        """Tell that `count` more are done."""
-        self.done += count
-        self.fresh += count
-        self.tell(detail)
-
-    def outcome(self, outcome: Outcome[Any]) -> None:
-        """Tell that a unit is done. Those found stored say nothing about the pace."""
-        self.done += 1
-        self.total = max(self.total, self.done)
-        if outcome.cached:
-            self.stored = max(self.stored - 1, 0)
-        else:
-            self.fresh += 1
-            self.spent += _tokens(outcome.usage)
-        self.tell(f"{outcome.unit.name} {'failed: ' + outcome.error if outcome.error else 'done'}")
-
-    def turn(self, usage: Usage) -> None:
-        """Tell that a turn has ended, be it the last of its unit or not."""
-        self.tokens += _tokens(usage)
-        self.underway = max(self.underway - _tokens(usage), 0)
-        self.tell(self.detail)
-
-    def heartbeat(self, beat: Any) -> None:
-        """Tell that the engine is alive; see `llm.llamacpp.Heartbeat`."""
-        self.underway = beat.read_tokens + beat.output_tokens
-        done = f"{beat.read_tokens:,} tokens read, {beat.output_tokens:,} written"
-        self.tell(f"{beat.key}: {done}, {beat.active} at once")
-
-    def tell(self, detail: str) -> None:
-        """Tell how far the stage is."""
-        self.detail = detail
-        if self.told:
-            seconds = time.monotonic() - self.started
-            tokens = self.tokens + self.underway
-            self.told(Progress(self.name, self.done, self.total, detail, tokens, seconds, self._left(seconds)))
-
-    def _left(self, seconds: float) -> float | None:
-        """Seconds to the end at the pace so far, None while unknown.
-
-        In tokens, where a model is at work: with many units at once, the first is done when others are nearly so.
-        """
-        if not self.total:
-            return None
-        each = self.spent / self.fresh if self.spent else self.each
-        tokens, units = self.tokens + self.underway, max(self.total - self.done - self.stored, 0)
-        if tokens and each:
-            # those finished first are the short ones: an open unit has something left, whatever it has taken
-            return seconds / tokens * max(each * units - (tokens - self.spent), each * units / 5)
-        return seconds / self.fresh * units if self.fresh else None
-
-
-def _tokens(usage: Usage) -> int:
-    return usage.read_tokens + usage.output_tokens
 
 
 def index_project(

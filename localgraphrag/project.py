@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from localgraphrag.embed import Embedder
     from localgraphrag.estimate import Estimate
     from localgraphrag.llm.types import Engine
-    from localgraphrag.pipeline import IndexSummary, OnProgress
+    from localgraphrag.pipeline import IndexSummary
+    from localgraphrag.progress import OnProgress
     from localgraphrag.prompts import Prompts
     from localgraphrag.questions import Asking
     from localgraphrag.search import Answer
@@ -407,7 +408,7 @@ class Project:
 
     def _read(self, paths: Sequence[Path], progress: OnProgress | None) -> Reading:
         from localgraphrag.documents import read_documents
-        from localgraphrag.pipeline import Progress
+        from localgraphrag.progress import Progress
 
         def told(done: int, total: int, source: str) -> None:
             if progress:

@@ -12,7 +12,9 @@ from localgraphrag import tables
 from localgraphrag.economics import worked
 from localgraphrag.errors import ConfigError, NotIndexedError, StoreError
 from localgraphrag.llm.catalog import catalog, model_name
-from localgraphrag.pipeline import OnProgress, Reporter, StoredRunner, embedded, reports_of
+from localgraphrag.pipeline import embedded, reports_of
+from localgraphrag.progress import OnProgress, Reporter
+from localgraphrag.runner import StoredRunner
 from localgraphrag.search import Answer, global_search, text_search, vector_search
 from localgraphrag.search.question import Method
 from localgraphrag.store import Store, make_index

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from localgraphrag.documents import Document
     from localgraphrag.estimate import Estimate
     from localgraphrag.llm.types import Usage
-    from localgraphrag.pipeline import Failure, IndexSummary, StageSummary
+    from localgraphrag.pipeline import IndexSummary, StageSummary
     from localgraphrag.project import Comparison
+    from localgraphrag.runner import Failure
     from localgraphrag.search.answer import Answer
     from localgraphrag.show import Shown, Status
     from localgraphrag.summaries import Coverage

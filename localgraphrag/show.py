@@ -14,7 +14,7 @@ from localgraphrag.chunks import Chunk
 from localgraphrag.errors import NotFoundError
 from localgraphrag.graph import Edge, GraphClaim, Node, normalize_name
 from localgraphrag.llm.types import Usage
-from localgraphrag.pipeline import Failure
+from localgraphrag.runner import Failure
 from localgraphrag.search.answer import Citation
 from localgraphrag.store import Store
 from localgraphrag.summaries import Coverage, coverage

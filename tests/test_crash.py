@@ -18,7 +18,7 @@ from localgraphrag import extract
 from localgraphrag.errors import StoreLockedError
 from localgraphrag.llm.output import schema
 from localgraphrag.llm.types import Message, Request
-from localgraphrag.pipeline import Progress
+from localgraphrag.progress import Progress
 from localgraphrag.store import Store
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -16,7 +16,7 @@ from localgraphrag.llm.types import Usage
 from localgraphrag.notebook.compare_view import CompareView
 from localgraphrag.notebook.graph_view import GraphView
 from localgraphrag.notebook.progress_view import ProgressView
-from localgraphrag.pipeline import Progress
+from localgraphrag.progress import Progress
 from localgraphrag.project import Comparison
 from localgraphrag.search.answer import Answer, Citation, Source
 from localgraphrag.show import Passage

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from localgraphrag import extract
 from localgraphrag.errors import NoDocumentsError
 from localgraphrag.notebook.progress_view import ProgressView, Stopped
-from localgraphrag.pipeline import Progress
+from localgraphrag.progress import Progress
 from tests import workbench
 
 

@@ -19,8 +19,9 @@ from localgraphrag.llm.output import schema
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.llm.types import Completion, Request, Usage
 from localgraphrag.llm.units import Conversation, Outcome, Unit, run_all
-from localgraphrag.pipeline import Progress, Stage, StoredRunner
+from localgraphrag.progress import Progress, Stage
 from localgraphrag.project import Project
+from localgraphrag.runner import StoredRunner
 from localgraphrag.store import Store
 
 
@@ -514,7 +515,7 @@ def test_the_time_left_is_told_by_tokens_and_from_the_first_sign_of_life(monkeyp
         return Usage(calls=1, read_tokens=read, output_tokens=written)
 
     now = [0.0]
-    monkeypatch.setattr("localgraphrag.pipeline.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("localgraphrag.progress.time.monotonic", lambda: now[0])
     told: list[float | None] = []
     stage = Stage("extract", 4, lambda progress: told.append(progress.eta_seconds), 500, started=0.0)
     stage.tell("")

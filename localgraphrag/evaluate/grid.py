@@ -17,10 +17,12 @@ from localgraphrag.errors import LocalGraphRAGError
 from localgraphrag.evaluate.records import Row, plain
 from localgraphrag.llm.types import Usage
 from localgraphrag.llm.units import Outcome, Unit
+from localgraphrag.progress import Reporter
 
 if TYPE_CHECKING:
-    from localgraphrag.pipeline import Stage, StoredRunner
+    from localgraphrag.progress import Stage
     from localgraphrag.questions import Asking
+    from localgraphrag.runner import StoredRunner
     from localgraphrag.search.answer import Answer
     from localgraphrag.search.question import Condition
     from localgraphrag.store import Store
@@ -156,8 +158,6 @@ def side_by_side(calls: Sequence[Mapping[str, T]]) -> dict[str, T]:
 
 def _quietly(asking: Asking, looking: Looking, question: str, condition: Condition, seed: int) -> Answer:
     """One search, with nothing told of it: the batches tell how far things are."""
-    from localgraphrag.pipeline import Reporter
-
     asking.runner = looking  # type: ignore[assignment]  # it is a runner to the searches
     asking.reporter = Reporter()
     return asking.answer(question, condition.method, condition.level or 0, seed)

@@ -27,7 +27,7 @@ from localgraphrag.llm.units import Outcome, Unit, content_hash, run_all
 
 if TYPE_CHECKING:
     from localgraphrag.llm.types import Engine
-    from localgraphrag.pipeline import OnProgress
+    from localgraphrag.progress import OnProgress
     from localgraphrag.project import Project
     from localgraphrag.questions import Asking
     from localgraphrag.search.question import Condition

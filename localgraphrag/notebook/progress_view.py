@@ -14,7 +14,7 @@ import traitlets
 from localgraphrag.console import duration, pace
 from localgraphrag.errors import LocalGraphRAGError
 from localgraphrag.notebook.base import Element, View, el, script, styles
-from localgraphrag.pipeline import Progress
+from localgraphrag.progress import Progress
 
 STATES = {
     "waiting": "not begun",
