@@ -86,7 +86,8 @@ class SentenceTransformerEmbedder:
 
     def __init__(self, folder: Path, device: str = "cpu") -> None:
         self.folder = folder
-        self._weights = _weights(folder)
+        _check(folder)
+        self._weights = weights(folder)
         # Read when huggingface_hub is first imported; where that has happened, `local_files_only` keeps it offline.
         os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"
         from sentence_transformers import SentenceTransformer
@@ -171,18 +172,25 @@ def load_embedder(settings: Settings, project: Path | None = None) -> Embedder:
     return SentenceTransformerEmbedder(there)
 
 
-def _weights(folder: Path) -> list[Path]:
-    """The model's weight files, sorted. Raises ModelMissingError naming what is not there."""
-    weights = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    lacking = [name for name in ("config.json", "tokenizer.json") if not (folder / name).is_file()]
-    lacking += [] if weights else ["model.safetensors"]
-    if lacking:
-        what = f"lacks {', '.join(lacking)}" if folder.is_dir() else "is not there"
+def weights(folder: Path) -> list[Path]:
+    """The weight files in an embedder's folder, sorted."""
+    return sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+
+
+def lacking(folder: Path) -> list[str]:
+    """What an embedder is made of and the folder does not hold."""
+    missing = [name for name in ("config.json", "tokenizer.json") if not (folder / name).is_file()]
+    return missing + ([] if weights(folder) else ["model.safetensors"])
+
+
+def _check(folder: Path) -> None:
+    """Raise ModelMissingError naming what is not there."""
+    if missing := lacking(folder):
+        what = f"lacks {', '.join(missing)}" if folder.is_dir() else "is not there"
         raise ModelMissingError(
             f"There is no embedder '{folder.name}' on this machine: {folder} {what}. "
             f"Run `localgraphrag models pull {folder.name}`; with the network off, copy its folder there."
         )
-    return weights
 
 
 def _sha256(path: Path) -> str:

@@ -229,15 +229,14 @@ class Project:
         ModelError
             No model, or all its calls failed; for "ss" also no embedder.
         """
-        from localgraphrag.questions import check_level
-        from localgraphrag.search.question import check_question
+        from localgraphrag.search.question import check_level, check_question
 
         if method not in ("global", "ts", "ss"):
             raise ConfigError(f"There is no method '{method}'. Methods: global, ts, ss.")
         check_question(question)
         if method == "global":  # before a model is loaded
             with self.store() as store:
-                check_level(store, level)
+                check_level(level, store.scalar("SELECT count(DISTINCT level) FROM community_levels"))
         with self.asking(embedding=True if method == "ss" else None, progress=progress) as asking:
             return asking.answer(question, method, level, self.settings.seed if seed is None else seed)
 

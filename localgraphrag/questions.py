@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from localgraphrag import tables
 from localgraphrag.economics import worked
-from localgraphrag.errors import ConfigError, NotIndexedError, StoreError
+from localgraphrag.errors import NotIndexedError, StoreError
 from localgraphrag.llm.catalog import catalog, model_name
 from localgraphrag.pipeline import embedded, reports_of
 from localgraphrag.progress import OnProgress, Reporter
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
     from localgraphrag.prompts import Prompts
     from localgraphrag.search.vector import Vectors
     from localgraphrag.summaries import Report
-
-
-def check_level(store: Store, level: int) -> None:
-    """Raise ConfigError for a level that the index does not have, before a model is loaded for a question at it."""
-    levels = store.scalar("SELECT count(DISTINCT level) FROM community_levels")
-    if levels and level >= levels:
-        raise ConfigError(f"There is no level {level}. This index has levels 0 (coarsest) to {levels - 1}.")
 
 
 class Asking:

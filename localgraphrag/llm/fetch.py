@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from localgraphrag.config import models_folder
+from localgraphrag.embed import lacking
 from localgraphrag.errors import ConfigError, ModelBrokenError, ModelError, ModelMissingError
 from localgraphrag.llm import catalog
 from localgraphrag.llm.catalog import Entry, File, ModelFile, Wheels, find_entry
@@ -344,12 +345,9 @@ def _check_embedder(source: Path) -> None:
         raise ModelMissingError(
             f"{source} is a folder with GGUF files, which are added one by one: `localgraphrag models add {found[0]}`."
         )
-    lacking = [name for name in ("config.json", "tokenizer.json") if not (source / name).is_file()]
-    if not [*source.glob("*.safetensors"), *source.glob("pytorch_model*.bin")]:
-        lacking.append("model.safetensors")
-    if lacking:
+    if missing := lacking(source):
         raise ModelMissingError(
-            f"{source} holds no model: it lacks {', '.join(lacking)}. Give a GGUF file, or the folder of an embedder "
+            f"{source} holds no model: it lacks {', '.join(missing)}. Give a GGUF file, or the folder of an embedder "
             "as sentence-transformers saves it."
         )
 

@@ -8,14 +8,14 @@ from localgraphrag.chunks import Chunk
 from localgraphrag.communities import Hierarchy
 from localgraphrag.config import Settings
 from localgraphrag.embed import Embedder
-from localgraphrag.errors import ConfigError, NotIndexedError
+from localgraphrag.errors import NotIndexedError
 from localgraphrag.graph import Graph
 from localgraphrag.llm.units import Runner
 from localgraphrag.prompts import Prompts
 from localgraphrag.search.answer import Answer
 from localgraphrag.search.mapreduce import MapReduce
 from localgraphrag.search.passages import report_passage
-from localgraphrag.search.question import check_question
+from localgraphrag.search.question import check_level, check_question
 from localgraphrag.search.sources import Provenance
 from localgraphrag.summaries import Report
 
@@ -63,7 +63,8 @@ def global_search(
         All map calls failed, or the reduce call.
     """
     asked = check_question(question)
-    communities = _communities_of(hierarchy, level)
+    check_level(level, len(hierarchy.levels))
+    communities = [community.id for community in hierarchy.levels[level]] if hierarchy.levels else []
     missing = [community for community in communities if community not in reports]
     if communities and len(missing) == len(communities):
         raise NotIndexedError(
@@ -76,12 +77,3 @@ def global_search(
         "global", level, f"reports at level C{level}", seed, settings, prompts, runner, provenance, embedder
     )
     return search.answer(asked, passages, missing)
-
-
-def _communities_of(hierarchy: Hierarchy, level: int) -> list[str]:
-    if not hierarchy.levels:
-        return []
-    finest = len(hierarchy.levels) - 1
-    if not 0 <= level <= finest:
-        raise ConfigError(f"There is no level {level}. This index has levels 0 (coarsest) to {finest}.")
-    return [community.id for community in hierarchy.levels[level]]

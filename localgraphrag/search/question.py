@@ -49,6 +49,12 @@ def condition(name: str) -> Condition:
     return known
 
 
+def check_level(level: int, levels: int) -> None:
+    """Raise ConfigError for a level that an index of so many levels does not have; one without levels has no wrong ones."""
+    if levels and not 0 <= level < levels:
+        raise ConfigError(f"There is no level {level}. This index has levels 0 (coarsest) to {levels - 1}.")
+
+
 def check_question(question: str) -> str:
     """The question without surrounding space and without bytes that are no text.
 
