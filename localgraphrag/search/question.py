@@ -50,7 +50,7 @@ def condition(name: str) -> Condition:
 
 
 def check_level(level: int, levels: int) -> None:
-    """Raise ConfigError for a level that an index of so many levels does not have; one without levels has no wrong ones."""
+    """Raise ConfigError for a level that an index of so many levels does not have; if it has none, any will do."""
     if levels and not 0 <= level < levels:
         raise ConfigError(f"There is no level {level}. This index has levels 0 (coarsest) to {levels - 1}.")
 
