@@ -26,9 +26,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Plain, arguments, corpus, parse, say
+from benchmarks.common import Plain, arguments, corpus, evenly, parse, say
 
-NAMED = ("PER", "ORG", "LOC", "MISC")
+NAMED = {"PER": "persons", "ORG": "organizations", "LOC": "places", "MISC": "other things"}
+NEAR = "a name that holds it, or a part of it, was found"
 SYSTEMS = {
     "b": "(b) reused Outlines Generator, pydantic",
     "one": "this engine, one at a time",
@@ -197,15 +198,15 @@ def _path(folder: Path | None, system: str, model: str) -> Path | None:
 def score(documents: Sequence[Document], found: Sequence[Names]) -> dict[str, Any]:
     """Precision, recall and F1 of entities, recall of pairs, and what was missed."""
     missed: Counter[str] = Counter()
-    examples: list[str] = []
+    examples: dict[str, list[str]] = {}
     for document, names in zip(documents, found, strict=True):
         said = {key(name) for name in names.names}
         for mentions, kind in document.clusters:
             if kind in NAMED and not mentions & said:
                 missed[kind] += 1
                 near = any(_within(m, s) or _within(s, m) for m in mentions for s in said)
-                missed["a name that holds it, or a part of it, was found"] += near
-                examples.append(f"{document.title}: {max(mentions, key=len)}")
+                missed[NEAR] += near
+                examples.setdefault(kind, []).append(max(mentions, key=len))
     return {
         "valid_share": round(sum(names.valid for names in found) / max(len(found), 1), 3),
         "entities": _entities(documents, found, NAMED),
@@ -213,7 +214,7 @@ def score(documents: Sequence[Document], found: Sequence[Names]) -> dict[str, An
         "pairs": _pairs(documents, found, NAMED),
         "pairs_all_types": _pairs(documents, found, None),
         "missed": dict(missed),
-        "missed_examples": examples[:: max(len(examples) // 20, 1)][:20],
+        "missed_examples": {kind: evenly(names, 8) for kind, names in examples.items()},
     }
 
 
@@ -259,19 +260,25 @@ def _pairs(documents: Sequence[Document], found: Sequence[Names], kinds: Sequenc
 def table(report: dict[str, Any]) -> str:
     """The results in Markdown."""
     lines = [
-        "| system | valid | entities found | P | R | F1 | pairs of relationships: recall | F1, all types |",
-        "|---|---|---|---|---|---|---|---|",
+        "| system | valid | entities found | P | R | F1 | pairs found | recall of gold pairs | F1, all types |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, result in report["systems"].items():
         entities, pairs = result["entities"], result["pairs"]
         cells = [SYSTEMS[name], f"{result['valid_share']:.0%}", entities["found"]]
         cells += [entities["precision"], entities["recall"], entities["f1"]]
-        cells += [f"{pairs['recall']} ({pairs['gold_found']} of {pairs['gold']})", result["entities_all_types"]["f1"]]
+        cells += [pairs["found"], f"{pairs['recall']} ({pairs['gold_found']} of {pairs['gold']})"]
+        cells += [result["entities_all_types"]["f1"]]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     lines += ["", f"{report['model']}, the first {report['documents']} documents of Re-DocRED."]
     for name, result in report["systems"].items():
-        counts = ", ".join(f"{kind} {n}" for kind, n in sorted(result["missed"].items()))
-        lines.append(f"Missed by {SYSTEMS[name]}: {counts or 'nothing'}.")
+        missed = result["missed"]
+        lines += ["", f"Missed by {SYSTEMS[name]}{':' if missed else ': nothing.'}", ""]
+        for kind in [kind for kind in NAMED if kind in missed]:
+            shown = "; ".join(result["missed_examples"][kind])
+            lines.append(f"- {missed[kind]} {NAMED[kind]}, among them {shown}")
+        if missed:
+            lines.append(f"- of all these {missed[NEAR]} where {NEAR}")
     return "\n".join(lines)
 
 

@@ -1,11 +1,12 @@
-"""Memory: the engine over 500 small requests, and the peak of an index run.
+"""Memory: the engine over 500 requests, and the peak of an index run.
 
     python -m benchmarks.memory [--requests 500] [--documents 8] [--model NAME] [--json]
 
-Resident memory is read after each tenth of the requests. Growth is what it gained between the first and the last
-tenth: the first has filled every buffer. The index run is one of the demo corpus' first documents with everything on
-(gleanings, claims, reports, the embedder where it is installed), in a process of its own, whose peak the system
-tells.
+Requests vary in size, and one in a hundred is longer than a slot, so that the cache is divided anew. Resident memory is
+read after each tenth of them. Growth is what it gained between the first and the last tenth: of 500 requests, the first
+tenth has a long one and has filled every buffer. The index run is one of the demo corpus' first documents with
+everything on (gleanings, claims, reports, the embedder where it is installed), in a process of its own, whose peak the
+system tells.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from typing import Any
 
 from benchmarks.common import arguments, say
 
+LONG = 2_100  # words of the longest requests: more than the tokens of a slot
+
 
 def main() -> None:
     parser = arguments("memory", __doc__)
-    parser.add_argument("--requests", type=int, default=500, help="small requests")
+    parser.add_argument("--requests", type=int, default=500, help="requests to the engine")
     parser.add_argument("--documents", type=int, default=8, help="documents of the index run; 0 leaves it out")
     parser.add_argument("--only", choices=["requests", "index"], help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -66,12 +69,14 @@ def requests(model: str, slots: int, count: int) -> dict[str, Any]:
     before = process.memory_info().rss // 1_000_000
     told = (Message("system", "Answer with one JSON object."),)
 
-    def small(number: int) -> Request:
+    def varied(number: int) -> Request:
         form = schema({"note": {"type": "string", "maxLength": 20 + number % 7}})
-        return Request(f"Note {number}: a word for {number * 7919 % 1000}.", form, told, max_tokens=6, key=str(number))
+        words = LONG if number % 100 == 40 else number % 13 * 3
+        prompt = f"Note {number}: a word for {number * 7919 % 1000}." + " river" * words
+        return Request(prompt, form, told, max_tokens=4 + number % 9, key=str(number))
 
     tenth, resident, failed = max(count // 10, 1), [], 0
-    for done, completion in enumerate(engine.run(small(n) for n in range(count)), 1):
+    for done, completion in enumerate(engine.run(varied(n) for n in range(count)), 1):
         failed += bool(completion.error)
         if done % tenth == 0:
             resident.append(process.memory_info().rss // 1_000_000)
@@ -103,6 +108,7 @@ def index(model: str, slots: int, documents: int) -> dict[str, Any]:
         "documents": len(papers),
         "chunks": summary.chunks,
         "complete": summary.complete,
+        "failures": len(summary.failures),
         "warnings": list(summary.warnings),
         "peak_mb": peak_mb(),
     }
@@ -114,11 +120,14 @@ def table(found: dict[str, Any]) -> str:
     lines = [
         "| what | peak MB |",
         "|---|---|",
-        f"| engine loaded, then {small['count']} small requests | {small['loaded_mb']:,}, then {small['peak_mb']:,} |",
+        f"| engine loaded, then {small['count']} requests, {small['failed']} of which failed "
+        f"| {small['loaded_mb']:,}, then {small['peak_mb']:,} |",
     ]
     if "index" in found:
         run = found["index"]
-        lines.append(f"| index run, {run['documents']} documents, {run['chunks']} chunks | {run['peak_mb']:,} |")
+        how = "complete" if run["complete"] else f"not complete, {run['failures']} failures"
+        what = f"index run, {run['documents']} documents, {run['chunks']} chunks, {how}"
+        lines.append(f"| {what} | {run['peak_mb']:,} |")
     tenths = ", ".join(f"{mb:,}" for mb in small["resident_mb"])
     lines += [
         "",

@@ -8,9 +8,10 @@ Chunks of 600 tokens, evenly taken from `peps` (LOCALGRAPHRAG_TEST_DATA). One ru
     (llguidance), are asked for names, types, descriptions and relationships in one object of at most 1,000 tokens,
     greedily, with all cores, on a few of the chunks. Loading and the building of (b)'s generator are not in their
     seconds.
-(c) is this engine on all chunks: names, types, descriptions and relationships, as the settings say by default
-    (descriptions and relationships are sentences of the chunk); `--descriptions written` has the model write them
-    too. No gleanings and no claims, which (a) and (b) have not either.
+(c) is this engine on all chunks: names, types, descriptions and relationships, as the settings say by default:
+    descriptions and relationships are sentences of the chunk, which the engine quotes and the model does not write.
+    `--descriptions written` has the model write them, as (a) and (b) do; `--written` measures that as well. No
+    gleanings and no claims, which (a) and (b) have not either.
 
 `ratio` is the seconds per chunk of the better of (a) and (b), valid or not, over those of (c).
 
@@ -28,7 +29,9 @@ with n[r] the number of (c)'s steps in which r conversations were written, and s
 behind a chunk's prompt, between the numbers measured by straight lines. `share_of_floor` = floor / seconds of (c). The
 floor is that of an engine that writes a token of a conversation at a time; guessed tokens can get below it.
 `share_of_full_floor` is stricter: its write rate is that of a step with every slot in use, so that idle slots at the
-end count against the engine.
+end count against the engine. `share_of_bare_floor` is the strictest, and lets forced tokens cost nothing:
+
+    bare floor = read / read_rate + sampled / write_rate with every slot in use
 """
 
 from __future__ import annotations
@@ -59,23 +62,26 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=20, help="chunks for the engine")
     parser.add_argument("--baseline-chunks", type=int, default=5, help="chunks for (a) and (b); 0 leaves them out")
     parser.add_argument("--descriptions", choices=["quoted", "written"], default="quoted", help="of the engine")
+    parser.add_argument("--written", action="store_true", help="the engine a second time, with descriptions written")
     options = parser.parse_args()
-    found = measure(options.model, options.chunks, options.baseline_chunks, options.slots, options.descriptions)
+    ways = [options.descriptions, *(["written"] if options.written and options.descriptions != "written" else [])]
+    found = measure(options.model, options.chunks, options.baseline_chunks, options.slots, ways)
     print(json.dumps(found, indent=2) if options.json else table(found))
 
 
-def measure(model: str, chunks: int, baseline: int, slots: int, descriptions: str) -> dict[str, Any]:
-    """Everything of one run."""
+def measure(model: str, chunks: int, baseline: int, slots: int, ways: Sequence[str]) -> dict[str, Any]:
+    """Everything of one run. `ways` are how entities are described: the first is that of (c)."""
     from localgraphrag.config import Settings
     from localgraphrag.llm import load_engine
     from localgraphrag.llm.catalog import resolve_model
 
-    settings = Settings(model=model, slots=slots, max_gleanings=0, claims=False, descriptions=descriptions)
+    settings = Settings(model=model, slots=slots, max_gleanings=0, claims=False, descriptions=ways[0])
     engine: Any = load_engine(settings)
     _ = engine.model.matcher_tokenizer  # part of loading, which is not timed
     sample = sample_chunks(engine.tokenizer, chunks)
     found = {"model": model, "slots": engine._streams.slots, "threads": engine.threads}
     ours = extract(engine, sample, settings)
+    others = [extract(engine, sample, settings.model_copy(update={"descriptions": way})) for way in ways[1:]]
     count = engine.tokenizer.count
     few = evenly(sample, baseline) if baseline else []
     with Plain(resolve_model(model).path) as plain:
@@ -84,10 +90,10 @@ def measure(model: str, chunks: int, baseline: int, slots: int, descriptions: st
         if plains:
             plains["b"]["setup_seconds"] = round(plain.setup_seconds, 1)
     engine.close()
-    found |= plains | {"c": ours.pop("c")} | ours
     best = min((way["seconds_per_chunk"] for way in plains.values()), default=None)
-    found["ratio"] = round(best / found["c"]["seconds_per_chunk"], 2) if best else None
-    return found
+    for measured in (ours, *others):
+        measured["ratio"] = round(best / measured["c"]["seconds_per_chunk"], 2) if best else None
+    return found | plains | ours | ({"written": others[0]} if others else {})
 
 
 def one_by_one(name: str, ask: Ask, chunks: Sequence[Chunk], count: Any) -> dict[str, Any]:
@@ -105,6 +111,7 @@ def one_by_one(name: str, ask: Ask, chunks: Sequence[Chunk], count: Any) -> dict
     return {
         "chunks": len(chunks),
         "seconds_per_chunk": round(seconds / len(chunks), 2),
+        "chunks_per_minute": round(60 * len(chunks) / seconds, 2),
         "valid_share": round(valid / len(chunks), 3),
         "output_tokens_per_chunk": round(written / len(chunks), 1),
         "entities_per_chunk": round(entities / len(chunks), 1),
@@ -166,6 +173,7 @@ def extract(engine: LlamaCppEngine, chunks: Sequence[Chunk], settings: Settings)
     own = {
         "chunks": n,
         "seconds_per_chunk": round(seconds / n, 2),
+        "chunks_per_minute": round(60 * n / seconds, 2),
         "valid_share": round(1 - len(bad) / n, 3),
         "calls_per_chunk": round(usage.calls / n, 2),
         "read_tokens_per_chunk": round(usage.read_tokens / n, 1),
@@ -234,6 +242,7 @@ def floor(usage: Any, seconds: float, writing: Counter[int], measured: Sequence[
     reading = (usage.read_tokens + usage.forced_tokens) / read_rate
     sampled = usage.output_tokens - usage.forced_tokens
     lowest, full = reading + sampled / max(write_rate, 1e-9), reading + sampled / full_rate
+    bare = usage.read_tokens / read_rate + sampled / full_rate
     return {
         "rates": {
             "read_tokens_per_second": round(read_rate, 1),
@@ -245,35 +254,50 @@ def floor(usage: Any, seconds: float, writing: Counter[int], measured: Sequence[
         "floor_seconds": round(lowest, 1),
         "share_of_floor": round(lowest / seconds, 3),
         "share_of_full_floor": round(full / seconds, 3),
+        "share_of_bare_floor": round(bare / seconds, 3),
     }
 
 
 def table(found: dict[str, Any]) -> str:
     """The results in Markdown."""
-    names = {
-        "a": "(a) `create_chat_completion`, JSON schema",
-        "b": "(b) reused Outlines Generator, pydantic",
-        "c": f"(c) this engine, {found['slots']} at once, descriptions {found['c']['descriptions']}",
+    engine = f"this engine, {found['slots']} at once, descriptions"
+    rows = {
+        "(a) `create_chat_completion`, JSON schema": found.get("a"),
+        "(b) reused Outlines Generator, pydantic": found.get("b"),
+        f"(c) {engine} {found['c']['descriptions']}": found["c"],
+        f"{engine} written": found.get("written", {}).get("c"),
     }
     lines = [
-        "| extraction by | chunks | seconds a chunk | valid | tokens written a chunk | entities a chunk |",
-        "|---|---|---|---|---|---|",
+        "| extraction by | chunks | seconds a chunk | chunks a minute | valid | tokens written a chunk "
+        "| entities a chunk |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for key in [key for key in names if key in found]:
-        way = found[key]
-        cells = [names[key], way["chunks"], way["seconds_per_chunk"], f"{way['valid_share']:.0%}"]
+    for name, way in rows.items():
+        if way:
+            cells = [name, way["chunks"], way["seconds_per_chunk"], way["chunks_per_minute"]]
+            cells += [f"{way['valid_share']:.0%}", way["output_tokens_per_chunk"], way["entities_per_chunk"]]
+            lines.append("| " + " | ".join(map(str, cells)) + " |")
+    lines += ["", f"{found['model']}. {_compared(found)} (c) quotes descriptions and relationships from the chunk."]
+    if found["c"]["descriptions"] == "written":
+        lines[-1] = f"{found['model']}. {_compared(found)}"
+    if "written" in found:
         lines.append(
-            "| " + " | ".join(map(str, [*cells, way["output_tokens_per_chunk"], way["entities_per_chunk"]])) + " |"
+            f"\nWith descriptions that the model writes, as (a) and (b) write them: {_compared(found['written'])}"
         )
-    rate = found["rates"]
-    lines += [
-        "",
-        f"{found['model']}: the better of (a) and (b) takes {found['ratio']} times as long as (c). This machine reads "
-        f"{rate['read_tokens_per_second']} tokens/s and writes {rate['write_tokens_per_second']} at the rows in use "
-        f"({rate['write_tokens_per_second_all_slots']} with all slots): (c) reaches {found['share_of_floor']:.0%} of "
-        f"its floor ({found['share_of_full_floor']:.0%} of that with all slots always in use).",
-    ]
     return "\n".join(lines)
+
+
+def _compared(found: dict[str, Any]) -> str:
+    """Ratio and floors in words."""
+    rate, times = found["rates"], found["ratio"]
+    ratio = f"The better of (a) and (b) takes {times} times as long as this engine. " if times else ""
+    return (
+        f"{ratio}This machine reads {rate['read_tokens_per_second']} tokens/s and writes "
+        f"{rate['write_tokens_per_second']} at the rows in use, {rate['write_tokens_per_second_all_slots']} with all "
+        f"slots. Shares of the floor: {found['share_of_floor']:.0%} (prompt and forced tokens at the reading rate, "
+        f"sampled ones at that of the rows in use); {found['share_of_bare_floor']:.0%} (prompt tokens at the reading "
+        "rate, sampled ones at that of all slots, forced ones for nothing)."
+    )
 
 
 if __name__ == "__main__":

@@ -87,8 +87,9 @@ def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
         trained, window = header.trained_context, settings.context_window
         known = plan.remembered(plan.machine_key(model.sha256, settings.threads, settings.gpu_layers))
         slots = settings.slots or (known.slots if known else plan.DEFAULT_SLOTS)
-        needed = plan.memory_needed(header, slots, window + plan.MARGIN)
-        least = plan.memory_needed(header, 1, window + plan.MARGIN).total
+        longest = window + plan.MARGIN
+        needed = plan.memory_needed(header, slots, longest, settings.gpu_layers)
+        least = plan.memory_needed(header, 1, longest, settings.gpu_layers).total
     if trained and window > trained:
         yield Check(
             "context", "fail", f"context_window {window:,} of the {trained:,} tokens this model was made for",

@@ -15,6 +15,7 @@ from localgraphrag.llm.output import schema
 from localgraphrag.llm.types import Message, Request
 from localgraphrag.llm.units import Conversation, Outcome, Unit, content_hash
 from localgraphrag.mentions import Searchable
+from localgraphrag.sentences import whole
 from localgraphrag.spacing import spaced
 
 if TYPE_CHECKING:
@@ -387,11 +388,11 @@ def _description_unit(
     budget = settings.description_budget
     rules = prompts.render("describe", subject="", descriptions=[])
     fixed = tokenizer.count(rules) + tokenizer.count(name) + budget + 200  # 200: chat format and labels
-    room = settings.context_window - fixed
+    room, most = settings.context_window - fixed, 4 * budget  # tokens, characters
     shown = spaced([(d, tokenizer.count(d.text) + 4) for d in item.descriptions], room)
     request = Request(
         prompt=prompts.render("describe", subject=name, descriptions=[d.text for d in shown]),
-        output=schema({"description": {"type": "string", "minLength": 1, "maxLength": 4 * budget}}),
+        output=schema({"description": {"type": "string", "minLength": 1, "maxLength": most}}),
         prefix=(Message("system", rules),),
         max_tokens=budget + 20,  # the JSON around the text
         seed=settings.seed,
@@ -399,11 +400,11 @@ def _description_unit(
 
     def ask() -> Conversation[MergedDescription]:
         reply = yield request
-        return MergedDescription(json.loads(reply.text)["description"].strip())
+        return MergedDescription(whole(json.loads(reply.text)["description"], most))
 
     inputs = (rules, request.prompt, request.output.schema, str(request.max_tokens), str(request.seed))
     chunk_ids = tuple(dict.fromkeys(d.chunk_id for d in shown))
-    return Unit("describe", 1, item.id, inputs, MergedDescription, ask, chunk_ids)
+    return Unit("describe", 2, item.id, inputs, MergedDescription, ask, chunk_ids)
 
 
 # Other forms of the graph.

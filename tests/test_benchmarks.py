@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from outlines.types import Regex
 
 from benchmarks import __main__ as every
-from benchmarks import common, extraction_quality, throughput
+from benchmarks import common, extraction_quality, graph, index_run, memory, throughput, valid
 from benchmarks.extraction_quality import Document, Names, key, prose, score
 from benchmarks.throughput import Rates, floor
 from localgraphrag.config import models_folder
-from localgraphrag.llm.types import Usage
+from localgraphrag.llm.scripted import ScriptedEngine
+from localgraphrag.llm.types import Completion, Request, Usage
 
 REPO = Path(__file__).parents[1]
 FILE = models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -49,6 +52,20 @@ def test_the_floor_is_what_its_formula_says():
     assert found["floor_seconds"] == pytest.approx((900 + 50) / read + 100 / write, abs=0.1)
     assert found["share_of_floor"] == pytest.approx(((900 + 50) / read + 100 / write) / 20, abs=0.001)
     assert found["share_of_full_floor"] == pytest.approx(((900 + 50) / read + 100 / full) / 20, abs=0.001)
+    assert found["share_of_bare_floor"] == pytest.approx((900 / read + 100 / full) / 20, abs=0.001)
+
+
+def test_the_table_tells_both_floors_and_what_the_engine_quotes():
+    rates = [Rates(100.0, {1: 0.1, 4: 0.2})]
+    floors = floor(Usage(read_tokens=900, output_tokens=90), 20.0, Counter({4: 20}), rates, slots=4)
+    way = dict.fromkeys(("chunks", "seconds_per_chunk", "output_tokens_per_chunk", "entities_per_chunk"), 1)
+    way |= {"valid_share": 1.0, "chunks_per_minute": 7.5}
+    found = {"model": "m", "slots": 4, "a": way, "c": way | {"descriptions": "quoted"}, "ratio": 2.0} | floors
+    text = throughput.table(found | {"written": floors | {"c": way | {"descriptions": "written"}, "ratio": 1.5}})
+    assert "| (a) " in text and "7.5" in text and "2.0 times" in text and "1.5 times" in text
+    assert f"{floors['share_of_floor']:.0%}" in text and f"{floors['share_of_bare_floor']:.0%}" in text
+    assert "(c) quotes descriptions and relationships from the chunk." in text and text.count("written |") == 1
+    assert "quotes" not in throughput.table(found | {"c": way | {"descriptions": "written"}})
 
 
 def test_steps_between_the_measured_numbers_of_rows_are_taken_from_the_line():
@@ -79,8 +96,8 @@ def test_throughput_on_the_smallest_model(corpus):
     assert 0.3 < found["share_of_floor"] < 2.5  # guessed tokens may get below the floor of one token at a time
     assert found["share_of_full_floor"] <= found["share_of_floor"] * 1.05
     assert found["c"]["read_tokens_per_chunk"] > 500 and sum(found["steps_by_conversations"].values()) > 0
-    found |= {"ratio": 2.0, "a": found["c"]}
-    assert "| (a) " in throughput.table(found) and "2.0 times" in throughput.table(found)
+    assert found["share_of_bare_floor"] <= found["share_of_full_floor"]
+    assert found["c"]["chunks_per_minute"] == pytest.approx(60 / found["c"]["seconds_per_chunk"], rel=0.02)
 
 
 # Quality
@@ -101,6 +118,8 @@ def test_a_perfect_answer_scores_one():
     assert (found["entities"]["precision"], found["entities"]["recall"], found["entities"]["f1"]) == (1, 1, 1)
     assert (found["pairs"]["recall"], found["pairs_all_types"]["recall"]) == (1.0, 0.667)
     assert found["missed"] == {} and found["valid_share"] == 1
+    text = extraction_quality.table({"model": "m", "documents": 1, "systems": {"one": found}})
+    assert "| 2 | 1.0 (2 of 2) |" in text and "one at a time: nothing." in text
 
 
 def test_wrong_double_and_missed_names_count_as_they_should():
@@ -113,6 +132,9 @@ def test_wrong_double_and_missed_names_count_as_they_should():
     assert (every_type["found"], every_type["right"], every_type["gold"], every_type["gold_found"]) == (5, 3, 4, 2)
     missed = score([GOLD], [names])["missed"]
     assert missed == {"LOC": 1, "ORG": 1, "a name that holds it, or a part of it, was found": 1}
+    text = extraction_quality.table({"model": "m", "documents": 1, "systems": {"many": score([GOLD], [names])}})
+    assert "- 1 places, among them mill" in text and "- 1 organizations, among them guild" in text
+    assert text.endswith("- of all these 1 where a name that holds it, or a part of it, was found")
 
 
 def test_an_output_that_is_not_valid_finds_nothing():
@@ -151,6 +173,71 @@ def test_what_was_found_is_kept_and_read_again(tmp_path):
     assert extraction_quality.kept(None, "one", "model.gguf", [GOLD]) == {}
 
 
+@pytest.mark.model
+@with_model
+def test_quality_on_the_smallest_model(monkeypatch, capsys):
+    document = Document(
+        "The mill", "Ada Brook built the mill of Aldane in 1901. The guild paid her.", GOLD.clusters, GOLD.pairs
+    )
+    monkeypatch.setenv("LOCALGRAPHRAG_THREADS", "1")
+    monkeypatch.setattr(extraction_quality, "load", lambda count: [document][:count])
+    monkeypatch.setattr(sys, "argv", ["", "--model", str(FILE), "--systems", "one", "--slots", "1", "--json"])
+    extraction_quality.main()
+    found = json.loads(capsys.readouterr().out)
+    assert found["documents"] == 1 and found["systems"]["one"]["valid_share"] == 1.0
+    assert found["systems"]["one"]["entities"]["gold"] == 3
+
+
+# A whole index, and replies that can be read
+
+
+@pytest.mark.model
+@with_model
+def test_an_index_run_on_the_smallest_model(tmp_path, monkeypatch):
+    (tmp_path / "operation_dulce").mkdir()
+    text = "Ada Brook built the mill of Aldane in 1901. The guild of Aldane paid Ada Brook for the mill. " * 40
+    (tmp_path / "operation_dulce" / "story.md").write_text(text)
+    monkeypatch.setattr(common, "DATA", tmp_path)
+    monkeypatch.setenv("LOCALGRAPHRAG_EMBEDDER", "hash")
+    monkeypatch.setenv("LOCALGRAPHRAG_THREADS", "1")
+    found = index_run.measure(str(FILE), 2, 400)
+    assert (found["characters"], found["chunks"]) == (400, 1) and found["seconds"] > 0
+    assert found["failures"] == 0 and found["entities"] > 0
+    assert f"| {found['entities']} | {found['relationships']} |" in index_run.table(found)
+
+
+@pytest.mark.model
+@with_model
+def test_unparsable_replies_are_counted(monkeypatch, corpus):
+    corpus("peps")
+    monkeypatch.setenv("LOCALGRAPHRAG_THREADS", "1")
+    found = valid.measure(str(FILE), 2, 1)
+    assert found["replies"] > 2 and (found["unparsable"], found["failed_chunks"]) == (0, 0)
+    assert "| 1 | " in valid.table([found])
+
+
+def test_what_breaks_its_type_is_unparsable():
+    good, bad = Request("q", Regex("yes|no"), key="good"), Request("q", Regex("yes|no"), key="bad")
+    listening = common.Listening(ScriptedEngine(lambda _messages, _request: "yes"))
+    list(listening.run([good]))
+    listening.heard.append((bad, Completion("bad", "perhaps")))
+    assert listening.invalid() == ["bad"]
+
+
+# Work without a model
+
+
+def test_growth_is_told_of_time_and_memory(monkeypatch):
+    for name, small in {"CHUNKS": 40, "NODES": 120, "EDGES": 200}.items():
+        monkeypatch.setattr(graph, name, small)
+    runs = [graph.measure(scale) for scale in (1, 2)]
+    assert (runs[1]["nodes"], runs[1]["edges"], runs[1]["chunks"]) == (240, 400, 80) and runs[0]["contexts"] > 1
+    runs[0]["peak_mb"]["packing"], runs[1]["peak_mb"]["packing"] = 10**6, 2_500_000
+    text = graph.table(runs, [graph.compare(*runs)])
+    assert "peak memory x 2.5" in text and "--scale 1 10 100" in text
+    assert "--scale" not in graph.table([runs[0] | {"scale": 100}], [])
+
+
 # All together
 
 
@@ -164,6 +251,7 @@ def test_one_file_of_all_tables_and_a_failure_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["benchmarks", "--to", str(tmp_path / "b" / "b.md")])
     assert every.main() == 1
     text = (tmp_path / "b" / "b.md").read_text()
+    assert "`python -m benchmarks.throughput --written`" in text
     assert text.startswith("# Benchmarks\n\nA machine.\n\n## Seconds per chunk")
     assert "| benchmarks.graph |" in text and "Failed with exit code 1." in text
     assert every.TITLES.keys() == {path.stem for path in (REPO / "benchmarks").glob("*.py")} - {
@@ -171,6 +259,28 @@ def test_one_file_of_all_tables_and_a_failure_is_named(tmp_path, monkeypatch):
         "__main__",
         "common",
     }
+
+
+@pytest.mark.parametrize(("options", "whole"), [([], True), (["--quick"], False), (["--only", "graph"], False)])
+def test_only_a_whole_run_writes_the_file(tmp_path, monkeypatch, capsys, options, whole):
+    monkeypatch.setattr(every.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0, "| t |"))
+    monkeypatch.setattr(every, "machine", lambda: "A machine.")
+    monkeypatch.setattr(every, "WHOLE", tmp_path / "benchmarks.md")
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *options])
+    assert every.main() == 0
+    assert (tmp_path / "benchmarks.md").exists() == whole
+    assert ("| t |" in capsys.readouterr().out) != whole
+
+
+@pytest.mark.parametrize("model", ["", "other.gguf"])
+def test_make_bench_fetches_the_models_first(monkeypatch, model):
+    done = []
+    setup = runpy.run_path(str(REPO / "scripts" / "setup.py"))
+    for name in ("install", "pull", "run"):
+        monkeypatch.setitem(setup["bench"].__globals__, name, lambda *given, name=name: done.append((name, *given)))
+    setup["bench"](["--quick", *(["--model", model] if model else [])])
+    assert [step[0] for step in done] == ["install", "pull", "run"]
+    assert done[1][1:] == (model or "qwen2.5-coder-1.5b", "all-minilm-l6-v2", "smollm2-135m")
 
 
 @pytest.mark.parametrize("name", ["__main__", *every.TITLES])
@@ -189,7 +299,7 @@ def test_memory_does_not_grow_with_requests():
         "--slots",
         "4",
         "--requests",
-        "60",
+        "40",
         "--documents",
         "0",
         "--json",
@@ -197,3 +307,11 @@ def test_memory_does_not_grow_with_requests():
     found = json.loads(run(*command))["requests"]
     assert found["failed"] == 0 and len(found["resident_mb"]) == 10
     assert found["growth_mb"] < 30
+
+
+def test_the_table_of_memory_says_whether_the_index_was_whole():
+    found = {"count": 5, "failed": 1, "loaded_mb": 1, "peak_mb": 2, "resident_mb": [1, 2], "growth_mb": 1}
+    run = {"documents": 1, "chunks": 2, "complete": False, "failures": 3, "peak_mb": 9}
+    text = memory.table({"model": "m", "requests": found, "index": run})
+    assert "1 of which failed" in text and "not complete, 3 failures | 9 |" in text
+    assert "2 chunks, complete |" in memory.table({"model": "m", "requests": found, "index": run | {"complete": True}})

@@ -454,6 +454,17 @@ def test_only_what_exceeds_the_budget_is_merged_and_keeps_its_sources():
     assert not list(description_units(many_descriptions(3), WRITTEN, Prompts(), engine.tokenizer))
 
 
+def test_a_merged_description_that_ran_into_its_limit_ends_with_a_sentence():
+    most = 4 * WRITTEN.description_budget
+    text = ("Ada led the guild. " * most)[: most - 8] + "and she "
+    assert len(text) == most
+    engine = ScriptedEngine(lambda messages, request: f'{{"description":"{text}"}}')
+    (outcome,) = EngineRunner(engine).run(
+        description_units(many_descriptions(12), WRITTEN, Prompts(), engine.tokenizer)
+    )
+    assert outcome.value.text == text[: text.rindex(".") + 1]
+
+
 def test_edges_are_merged_too_and_failures_change_nothing():
     parts = [
         (c := make_chunk("Ada Bob", ordinal=i), extraction(c, ["Ada", "Bob"], [("Ada", "Bob", f"{i} " + "met " * 200)]))

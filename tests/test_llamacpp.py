@@ -110,7 +110,7 @@ def test_every_reply_is_valid_whatever_the_prompt_and_the_cap(engine):
         completion = found[request.key]
         assert not completion.error
         output.check_reply(request.output, completion.text)
-        assert completion.usage.output_tokens <= request.max_tokens + closing._LONGEST_WAY
+        assert completion.usage.output_tokens <= request.max_tokens + closing.LONGEST_WAY
     assert {c.finish for c in found.values()} >= {"stop", "cap"}
 
 
@@ -232,7 +232,7 @@ def test_a_second_turn_answers_as_if_the_whole_had_been_shown_at_once(model):
     # with flash attention a row's sums depend less on the rows beside it, so that ties fall alike
     engine = make(model, flash=True)
     first = ask("Name the towns on the river.", NAMES, max_tokens=24, key="first")
-    question = ask("Which is the largest?", max_tokens=24, key="second")
+    question = ask("Which is the largest?", max_tokens=20, key="second")
     turns = texts(engine.run([replace(first, then=lambda c: question if c.key == "first" else None)]))
     history = (Message("user", first.prompt), Message("assistant", turns["first"]))
     assert texts(engine.run([replace(question, prefix=history)]))["second"] == turns["second"]
@@ -259,13 +259,16 @@ def test_tokens_give_back_their_text(model, text):
 def test_a_capped_text_ends_with_a_word_or_a_sentence(engine):
     prompt = "Explain at length, in one note, how rivers shape valleys."
     whole = next(iter(engine.run([ask(prompt, max_tokens=60)]))).text
-    for cap in range(7, 19, 2):
+    words = sentences = 0
+    for cap in (7, 11, 15, 19, 23):
         reply = next(iter(engine.run([ask(prompt, max_tokens=cap)])))
         note = json.loads(reply.text)["note"]
-        if reply.finish == "stop" or not note:
-            continue
-        assert whole.startswith('{"note":"' + note)
-        assert note.endswith(closing.SENTENCE_ENDS) or whole[len('{"note":"' + note)] in ' "'
+        if reply.finish == "cap" and note:
+            assert whole.startswith('{"note":"' + note)
+            ended = note.endswith(closing.SENTENCE_ENDS)
+            assert ended or whole[len('{"note":"' + note)] in ' "'
+            sentences, words = sentences + ended, words + (not ended)
+    assert words and sentences and words + sentences >= 4
 
 
 def test_a_reply_that_repeats_itself_is_ended(engine):
@@ -284,11 +287,30 @@ def test_a_reply_that_repeats_itself_is_ended(engine):
 
 
 def test_a_reply_that_goes_round_in_circles_is_ended(engine):
-    circles = Regex("(na ){200}")
-    completion = next(iter(engine.run([ask("Sing.", Regex("[a-b ]{0,400}"), max_tokens=150)])))
-    assert completion.finish in ("repeat", "cap", "stop")
-    dictated = next(iter(engine.run([ask("Sing.", circles, max_tokens=20)])))
-    assert dictated.text == "na " * 200 or dictated.error
+    completion = next(iter(engine.run([ask("Sing.", Regex("[a-b ]{0,400}"), max_tokens=60)])))
+    assert completion.finish == "repeat" and completion.usage.output_tokens < 30
+
+
+def test_a_whole_reply_that_is_dictated_is_given_however_long(engine):
+    dictated = next(iter(engine.run([ask("Sing.", Regex("(na ){200}"), max_tokens=20)])))
+    assert (dictated.text, dictated.finish) == ("na " * 200, "stop")
+
+
+def test_a_beginning_longer_than_its_stream_is_refused_alone(model):
+    engine = make(model, cells=256, longest=512)
+    requests = [ask("Sing.", Regex("(na ){300}[ab]"), max_tokens=20, key="bad"), ask("Say.", YES_NO, key="good")]
+    found = {c.key: c for c in engine.run(requests)}
+    assert "dictates" in found["bad"].error and found["good"].text in ("yes", "no")
+    free(engine)
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('no system role') }}", "{{ messages[0].a.b }}"])
+def test_a_chat_template_that_refuses_spoils_only_its_request(engine, monkeypatch, template):
+    refuses = "{% if messages[0].role == 'system' %}" + template + "{% endif %}" + gguf.CHATML
+    monkeypatch.setattr(GGUFModel, "metadata", lambda self, key: refuses if "chat_template" in key else "")
+    monkeypatch.setitem(engine.model.__dict__, "_template", GGUFModel._template.func(engine.model))
+    found = {c.key: c for c in engine.run([ask("Say.", YES_NO, prefix=PREFIX, key="bad"), ask("Say.", YES_NO)])}
+    assert "chat template" in found["bad"].error and found["Say."].text in ("yes", "no")
 
 
 def test_a_request_too_long_is_refused_with_the_numbers_and_others_go_on(model):

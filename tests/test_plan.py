@@ -8,6 +8,7 @@ from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
+import llama_cpp
 import psutil
 import pytest
 from hypothesis import given
@@ -16,8 +17,8 @@ from hypothesis import strategies as st
 from localgraphrag import doctor
 from localgraphrag.config import Settings, models_folder
 from localgraphrag.doctor import Check
-from localgraphrag.errors import ModelError
-from localgraphrag.llm import load_engine, plan
+from localgraphrag.errors import ModelBrokenError, ModelError
+from localgraphrag.llm import gguf, load_engine, plan
 from localgraphrag.llm.catalog import resolve_model
 from localgraphrag.llm.gguf import GGUFModel
 from localgraphrag.llm.plan import Measured
@@ -35,7 +36,7 @@ class Header:
 
     @staticmethod
     def number(key: str) -> int:
-        return {"attention.head_count": 12}[key]
+        return {"attention.head_count": 12, "block_count": 28}[key]
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +74,19 @@ def test_the_most_slots_that_fit_are_taken(slots, available):
     found = plan.slots_that_fit(Header(), slots, LONGEST, available)
     assert 1 <= found <= slots and needed(found) <= available
     assert found == slots or needed(found + 1) > available
+
+
+@pytest.mark.parametrize(("layers", "share"), [(-1, 0), (0, 1), (7, 0.75), (28, 0), (99, 0)])
+def test_what_is_on_a_graphics_card_takes_no_memory_of_the_machine(monkeypatch, layers, share):
+    monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: True)
+    whole, found = plan.memory_needed(Header(), 16, LONGEST), plan.memory_needed(Header(), 16, LONGEST, layers)
+    elsewhere = "darwin" if share != 1 else "linux"
+    assert (found.work, found.rest) == (whole.work, whole.rest)
+    assert (found.weights, found.cache) == pytest.approx((whole.weights * share, whole.cache * share), abs=1)
+    monkeypatch.setattr(plan.sys, "platform", elsewhere)  # a Mac's graphics has no memory of its own
+    assert plan.memory_needed(Header(), 16, LONGEST, layers) == whole
+    monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: False)
+    assert plan.memory_needed(Header(), 16, LONGEST, layers) == whole
 
 
 def test_fewer_slots_are_told_in_one_line(caplog):
@@ -270,6 +284,41 @@ def test_memory_that_is_short_takes_slots_or_refuses(monkeypatch):
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10_000_000))
     with pytest.raises(ModelError, match="GB are free"):
         load_engine(settings)
+
+
+@model_mark
+def test_memory_that_is_short_takes_slots_with_some_layers_on_a_card_too(monkeypatch):
+    monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: True)
+    settings = Settings(model=str(FILE), context_window=2000, gpu_layers=5, slots=12, threads=1)
+    with closing(GGUFModel(FILE, vocab_only=True)) as header:
+        enough = plan.memory_needed(header, 5, 2000 + plan.MARGIN, 5).total
+        assert enough < plan.memory_needed(header, 5, 2000 + plan.MARGIN).total
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=enough))
+    with closing(load_engine(settings)) as engine:
+        assert engine._streams.slots == 5
+
+
+@model_mark
+@pytest.mark.parametrize(
+    ("offloads", "asked", "passed"), [(True, -1, 9999), (True, 5, 5), (True, 0, 0), (False, -1, 0)]
+)
+def test_layers_are_put_on_a_card_where_the_build_can(monkeypatch, offloads, asked, passed):
+    layers = []
+    monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: offloads)
+    monkeypatch.setattr(
+        llama_cpp, "llama_model_load_from_file", lambda _path, params: layers.append(params.n_gpu_layers)
+    )
+    with pytest.raises(ModelBrokenError):
+        GGUFModel(FILE, gpu_layers=asked)
+    assert layers == [passed]
+
+
+@model_mark
+@pytest.mark.parametrize(("info", "told"), [("CPU : SSE3 = 1 |", True), ("CPU : AVX2 = 1 |", False)])
+def test_a_build_without_vector_instructions_is_told_when_it_is_used(monkeypatch, caplog, info, told):
+    monkeypatch.setattr(gguf, "system_info", lambda: info)
+    load_engine(Settings(model=str(FILE), context_window=2000, gpu_layers=0, slots=2, threads=1)).close()
+    assert ("SOURCE_DATE_EPOCH" in caplog.text) == told
 
 
 @model_mark

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from localgraphrag.config import Settings
     from localgraphrag.llm.types import Engine
+
+log = logging.getLogger(__name__)
 
 
 def load_engine(settings: Settings, beside: Path | None = None) -> Engine:
@@ -26,22 +29,21 @@ def load_engine(settings: Settings, beside: Path | None = None) -> Engine:
 
     from localgraphrag.llm import plan
     from localgraphrag.llm.catalog import resolve_model
-    from localgraphrag.llm.gguf import GGUFModel, offloading
+    from localgraphrag.llm.gguf import GGUFModel, slow_build_warning, system_info
     from localgraphrag.llm.llamacpp import LlamaCppEngine
 
     file = resolve_model(settings.model, beside=beside)
+    if slow := slow_build_warning(system_info()):
+        log.warning("%s", slow)
     longest = settings.context_window + plan.MARGIN
     available = psutil.virtual_memory().available
-    on_card = offloading(settings.gpu_layers)  # so are the weights and the cache
     with contextlib.closing(GGUFModel(file.path, vocab_only=True)) as header:
-        if not on_card:
-            plan.slots_that_fit(header, 1, longest, available)
+        plan.slots_that_fit(header, 1, longest, available, settings.gpu_layers)
         model = GGUFModel(file.path, gpu_layers=settings.gpu_layers)
         slots, threads = settings.slots, settings.threads
         if not slots:
             slots, threads = plan.choose(model, file.sha256, threads=threads, gpu_layers=settings.gpu_layers)
-        if not on_card:
-            slots = plan.slots_that_fit(header, slots, longest, available)
+        slots = plan.slots_that_fit(header, slots, longest, available, settings.gpu_layers)
     return LlamaCppEngine(
         model,
         identity=file.sha256,

@@ -6,16 +6,23 @@ item, the end of a sentence) and closed from there by the shortest way that the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from localgraphrag.sentences import sentences
+
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？", "।", "؟", "…")
 _UNSPACED = (("\u0e00", "\u0eff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"), ("\u3040", "\u9fff"))
 """Thai and Lao, Myanmar, Khmer, kana and Han: scripts that put no spaces between words."""
+_UNSPACED_ENDS = ("。", "！", "？")
+_AFTER_END = ("\\n", "\\t", "\\r", '\\"', "'", "”", "’", "»", ")", "]", "）", "」", "』")
+"""What may follow the end of a sentence beside a space, as it stands in JSON."""
+_LOOKED_AT = 200  # characters on either side of a mark
 _LONGEST_PERIOD = 40  # tokens; longer loops are caught by the caps of the output type
-_LONGEST_WAY = 64  # tokens that closing may add
+LONGEST_WAY = 64  # tokens that closing may add
 
 Encode = Callable[[str], list[int]]
 Pieces = Callable[[Sequence[int]], list[bytes]]
@@ -94,15 +101,39 @@ def _at(matcher: Any, back: int) -> Any:
 
 
 def _sensible(text: bytes, rest: bytes) -> bool:
-    if not in_string(text):
+    if not in_string(text) or rest.startswith(b'"'):
         return True
-    return rest.startswith(b'"') or text.decode("utf-8", "replace").endswith(SENTENCE_ENDS)
+    said = text.decode("utf-8", "replace")
+    return said.endswith(SENTENCE_ENDS) and _ends_sentence(said, rest.decode("utf-8", "replace"))
+
+
+def _ends_sentence(said: str, rest: str) -> bool:
+    """Whether the mark at the end of `said`, in a string of JSON, ends a sentence and is no part of a number or name.
+
+    >>> _ends_sentence("It rained.", " And th"), _ends_sentence("It cost 3.", "5 mill"), _ends_sentence("Dr.", " Lind")
+    (True, False, False)
+    """
+    if said.endswith(_UNSPACED_ENDS):
+        return True
+    if rest and not (rest[0].isspace() or _unspaced(rest[0]) or rest.startswith(_AFTER_END)):
+        return False
+    if not said.endswith("."):
+        return True
+    if not rest and said[-2:-1].isdigit():  # the next token may have been a decimal
+        return False
+    string = re.split(r'(?<!\\)"', said[-_LOOKED_AT:])[-1]
+    after = rest[:_LOOKED_AT] if rest.startswith(" ") and rest.strip() else " Xx"
+    return any(sentence.end == len(string) for sentence in sentences(string + after))
 
 
 def _between_words(text: bytes, rest: bytes) -> bool:
     """Whether a word ends with `text`. The last word of a reply may be unfinished, unless its script has no spaces."""
     last = text.decode("utf-8", "replace")[-1:]
-    return rest.startswith(b" ") or any(low <= last <= high for low, high in _UNSPACED)
+    return rest.startswith(b" ") or _unspaced(last)
+
+
+def _unspaced(character: str) -> bool:
+    return any(low <= character <= high for low, high in _UNSPACED)
 
 
 def _any_legal(matcher: Any) -> list[int]:
@@ -114,7 +145,7 @@ def _way_out(matcher: Any, text: bytes, pieces: Pieces, encode: Encode, *, inven
     """Tokens that complete the value. Only with `invent` may they hold more than quotes, brackets and forced tokens."""
     way: list[int] = []
     opened = in_string(text)
-    while len(way) < _LONGEST_WAY:
+    while len(way) < LONGEST_WAY:
         if matcher.is_stopped() or matcher.is_accepting():
             return way
         step = list(matcher.compute_ff_tokens()) or encode(matcher.compute_ff_bytes().decode("utf-8", "ignore"))

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 LONGEST = 4
 """Tokens of the end of a conversation that are looked for further up: longer ones tell no more."""
 
+MOST_EACH = 4
+"""Rows of a conversation in a step that writes: more guesses in a row are seldom right."""
+
 
 def guess(keys: Sequence[int], tokens: Sequence[int], most: int) -> list[int]:
     """The tokens that followed where the conversation last held what it ends in; [] if it ends in something new.
@@ -48,13 +51,13 @@ def rows_each(active: int) -> int:
     """Rows of each of `active` conversations in a step that writes.
 
     Steps cost what the next number of rows costs that the processor's kernels are made for (4, 16, 32); a conversation
-    gets at most four, since more guesses in a row are seldom right.
+    gets at most `MOST_EACH`.
 
     >>> [rows_each(active) for active in (1, 2, 4, 5, 8, 10, 16, 32)]
     [4, 2, 1, 3, 2, 3, 2, 2]
     """
     size = 4 if active <= 4 else 16 if active <= 8 else 32 if active <= 16 else 2 * active
-    return min(size // active, 4)
+    return min(size // active, MOST_EACH)
 
 
 def most_rows(conversations: int) -> int:

@@ -201,12 +201,22 @@ class GGUFModel:
         Segment 2i is the format before message i, segment 2i + 1 its content, the last one the format after the
         last message. Contents are tokenized apart and with special tokens off, so that no text can become a
         control token and equal prefixes have equal tokens.
+
+        Raises ModelError if the model's chat template refuses such a conversation.
         """
+        import jinja2
+
         marks = [f"\ue000{i}\ue001" for i in range(len(messages))]
         shown = [{"role": m.role, "content": mark} for m, mark in zip(messages, marks, strict=True)]
-        rest = self._template.render(
-            messages=shown, add_generation_prompt=True, bos_token=self._piece_of("bos"), eos_token=self._piece_of("eos")
-        )
+        try:
+            rest = self._template.render(
+                messages=shown,
+                add_generation_prompt=True,
+                bos_token=self._piece_of("bos"),
+                eos_token=self._piece_of("eos"),
+            )
+        except jinja2.TemplateError as error:
+            raise ModelError(f"The chat template of {self.path.name} fails on the conversation: {error}") from error
         segments: list[list[int]] = []
         starts_with_bos = bool(self._piece_of("bos")) and rest.startswith(self._piece_of("bos"))
         for message, mark in zip(messages, marks, strict=True):

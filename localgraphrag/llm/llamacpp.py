@@ -13,22 +13,22 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from localgraphrag.errors import ContextError, ModelError
 from localgraphrag.llm import closing, output
-from localgraphrag.llm.drafts import guess, rows_each
+from localgraphrag.llm.drafts import MOST_EACH, guess, rows_each
 from localgraphrag.llm.gguf import GGUFModel, usable_cores
 from localgraphrag.llm.streams import Row, Streams
+from localgraphrag.llm.talk import RESERVE, Talk
 from localgraphrag.llm.trace import Choice
 from localgraphrag.llm.types import Completion, Message, Request, Tokenizer, Usage
 
 log = logging.getLogger(__name__)
 
-_RESERVE = closing._LONGEST_WAY  # cells kept free behind a reply, for closing it
 _HEARTBEAT_SECONDS = 2.0
 _WORTH_COPYING = 64  # tokens read already by another conversation: a copy takes the time of one or two
 
@@ -41,38 +41,6 @@ class Heartbeat:
     active: int
     read_tokens: int
     output_tokens: int
-
-
-@dataclass
-class _Talk:
-    """A conversation in work: all its tokens, and how many of them are in the KV cache."""
-
-    request: Request
-    messages: list[Message]  # prefix and answered turns
-    prefix: tuple[int, ...]
-    tokens: list[int]
-    settled: int  # tokens of prefix and answered turns; a turn that fails leaves no trace behind them
-    begun: float = 0.0
-    stream: int = -1
-    cached: int = 0
-    start: int = 0  # where the reply begins in `tokens`
-    matcher: Any = None
-    random: np.random.Generator | None = None
-    finish: Literal["stop", "cap", "repeat", "error", ""] = ""
-    error: str = ""
-    read: int = 0
-    forced: int = 0
-    illegal: int = 0
-    reply: bytes = field(default=b"")
-
-    @property
-    def pending(self) -> int:
-        return len(self.tokens) - self.cached
-
-    @property
-    def limit(self) -> int:
-        """Cells that the conversation may come to take by the end of the turn."""
-        return self.start + self.request.max_tokens + _RESERVE
 
 
 class LlamaCppEngine:
@@ -123,9 +91,10 @@ class LlamaCppEngine:
             batch=batch,
             flash=flash,
         )
-        self._active: list[_Talk] = []  # the talk at i is in stream i: steps want neighbours
+        self._active: list[Talk] = []  # the talk at i is in stream i: steps want neighbours
         self._grammars: dict[int, tuple[Any, str]] = {}
         self._running = False
+        self._beat = _Beat(None)
         self._forgets = model.forgets
         self.guessed, self.guessed_right = 0, 0
         self._keys: dict[int, int] = {}  # of a token, the first token with the same text
@@ -153,8 +122,8 @@ class LlamaCppEngine:
         if self._running:
             raise ModelError("The engine is already at work in this process; let its first `run` finish.")
         self._running = True
-        source, waiting = iter(requests), deque[_Talk]()
-        beat = _Beat(self.on_heartbeat)
+        source, waiting = iter(requests), deque[Talk]()
+        self._beat = _Beat(self.on_heartbeat)
         try:
             while True:
                 yield from self._admit(source, waiting)
@@ -163,9 +132,9 @@ class LlamaCppEngine:
                 if not any(t.finish for t in self._active):  # a grammar may leave nothing to choose
                     self._step()
                 for talk in [t for t in self._active if t.finish]:
-                    beat.reset()
+                    self._beat.reset()
                     yield from self._finish(talk, waiting)
-                beat.tick(self._active)
+                self._tick()
         finally:
             for talk in list(self._active):
                 self._release(talk)
@@ -173,7 +142,7 @@ class LlamaCppEngine:
 
     # -- coming and going --------------------------------------------------------------------------------------
 
-    def _admit(self, source: Iterator[Request], waiting: deque[_Talk]) -> Iterator[Completion]:
+    def _admit(self, source: Iterator[Request], waiting: deque[Talk]) -> Iterator[Completion]:
         """Fill free streams, first with conversations that had to wait, then with new requests.
 
         One that needs longer streams than there are waits until those in work have come to their end. Shorter ones join
@@ -184,7 +153,7 @@ class LlamaCppEngine:
                 request = next(source, None)
                 if request is None:
                     return
-                talk = self._start(request)
+                talk = Talk(request, list(request.prefix))
                 if not (yield from self._turn(talk, request)):
                     continue
                 waiting.append(talk)
@@ -196,12 +165,7 @@ class LlamaCppEngine:
                 self._streams.divide(waiting[0].limit)
             self._place(waiting.popleft())
 
-    def _start(self, request: Request) -> _Talk:
-        segments = self.model.chat_segments([*request.prefix, Message("user", request.prompt)])
-        prefix = tuple(t for segment in segments[:-2] for t in segment)
-        return _Talk(request, list(request.prefix), prefix, list(prefix), len(prefix))
-
-    def _turn(self, talk: _Talk, request: Request | None) -> Generator[Completion, None, bool]:
+    def _turn(self, talk: Talk, request: Request | None) -> Generator[Completion, None, bool]:
         """Open the next turn; a refused one is told, and what the caller asks instead is tried. False if no turn is."""
         while request is not None:
             try:
@@ -214,17 +178,25 @@ class LlamaCppEngine:
                 return True
         return False
 
-    def _open_turn(self, talk: _Talk, request: Request) -> None:
-        """Put a turn behind the answered ones and set up its reply. Raises ContextError if it cannot fit."""
+    def _open_turn(self, talk: Talk, request: Request) -> None:
+        """Put a turn behind the answered ones and set up its reply.
+
+        Raises ContextError if it cannot fit, ModelError if the chat format or the grammar refuses it.
+        """
         talk.request = request
         segments = self.model.chat_segments([*talk.messages, Message("user", request.prompt)])
-        new = segments[-2:] if talk.settled == len(talk.prefix) else segments[-3:]
-        talk.tokens[talk.settled :] = [token for segment in new for token in segment]
+        new = segments[-3:]
+        if talk.settled == len(talk.prefix):  # nothing is answered yet
+            talk.prefix = tuple(token for segment in segments[:-2] for token in segment)
+            talk.settled, new = 0, segments
+        talk.cut(talk.settled)
+        talk.tokens += [token for segment in new for token in segment]
+        talk.settled = talk.settled or len(talk.prefix)
         talk.start = len(talk.tokens)
-        if talk.start + request.max_tokens + _RESERVE > self.context_tokens:
+        if talk.limit > self.context_tokens:
             raise ContextError(
                 f"{request.key or 'A request'}: a prompt of {talk.start} tokens, an output of up to "
-                f"{request.max_tokens} and {_RESERVE} to close it do not fit the context of {self.context_tokens} "
+                f"{request.max_tokens} and {RESERVE} to close it do not fit the context of {self.context_tokens} "
                 "tokens. Lower the budget in localgraphrag.toml (context_window, map_budget or chunk_size), or use a "
                 "model with a longer context."
             )
@@ -236,6 +208,12 @@ class LlamaCppEngine:
         talk.finish, talk.error, talk.forced, talk.illegal, talk.read = "", "", 0, 0, 0
         talk.begun, talk.reply = time.perf_counter(), b""
         self._take(talk, list(talk.matcher.compute_ff_tokens()), forced=True)
+        if not talk.finish and len(talk.tokens) + MOST_EACH > talk.limit:
+            raise ContextError(
+                f"{request.key or 'A request'}: the output type dictates {talk.forced} tokens before the first choice, "
+                f"more than `max_tokens` ({request.max_tokens}) and the {RESERVE} for closing leave room for. Raise "
+                "`max_tokens`, or have the type dictate less."
+            )
 
     def _grammar(self, declared: Any) -> str:
         """The grammar text of an output type; types are often one object shared by many requests."""
@@ -246,14 +224,18 @@ class LlamaCppEngine:
             known = self._grammars[id(declared)] = (declared, output.grammar(declared))
         return known[1]
 
-    def _place(self, talk: _Talk) -> None:
+    def _place(self, talk: Talk) -> None:
         """Give the conversation the next stream, which begins with its shared prefix."""
         talk.stream = len(self._active)
         self._active.append(talk)
-        talk.read += self._streams.open(talk.stream, talk.prefix)
+        self._begin(talk)
+
+    def _begin(self, talk: Talk) -> None:
+        """Make its stream hold the shared prefix and nothing else."""
+        talk.read += self._streams.open(talk.stream, talk.prefix, self._tick)
         talk.cached = len(talk.prefix)
 
-    def _release(self, talk: _Talk) -> None:
+    def _release(self, talk: Talk) -> None:
         """Take the conversation out of its stream; the last one moves in, so that no gap is left."""
         last = self._active.pop()
         if last is not talk:
@@ -278,7 +260,7 @@ class LlamaCppEngine:
         else:
             steps = [(talk, self._with_guesses(talk, each)) for talk in self._active]
         rows: list[Row] = []
-        ready: list[tuple[_Talk, list[int], int]] = []
+        ready: list[tuple[Talk, list[int], int]] = []
         for talk, taken in steps:
             known = len(talk.tokens) - talk.cached  # rows beyond are guesses
             first = len(rows) + known - 1
@@ -295,27 +277,27 @@ class LlamaCppEngine:
             except ModelError as error:  # this reply's misfortune; the others go on
                 talk.finish, talk.error = "error", str(error)
 
-    def _borrow(self, talk: _Talk) -> None:
+    def _borrow(self, talk: Talk) -> None:
         """Take over what another conversation has read already of the same text.
 
         Questions put to the same passages have all but their end in common.
         """
-        if not self._forgets:
+        if not self._forgets or talk.pending <= _WORTH_COPYING:
             return
         read = {other.stream: common(talk.tokens[:-1], other.tokens[: other.cached]) for other in self._active}
         best = max(read, key=lambda stream: read[stream])
         if read[best] >= talk.cached + _WORTH_COPYING:
             self._streams.copy(best, talk.stream)
-            self._streams.cut(talk.stream, read[best])
-            talk.cached = read[best]
+            self._cut(talk, read[best])
 
-    def _with_guesses(self, talk: _Talk, each: int) -> list[int]:
+    def _with_guesses(self, talk: Talk, each: int) -> list[int]:
         """The next `each` tokens to decode: those known, then guesses. All conversations need the same number."""
         known = talk.tokens[talk.cached :][:each]
         lacking = each - len(known)
         if not lacking:
             return known
-        guesses = guess([self._key(token) for token in talk.tokens], talk.tokens, lacking)
+        talk.keys += map(self._key, talk.tokens[len(talk.keys) :])
+        guesses = guess(talk.keys, talk.tokens, lacking)
         return known + guesses + known[-1:] * (lacking - len(guesses))
 
     def _key(self, token: int) -> int:
@@ -326,7 +308,7 @@ class LlamaCppEngine:
             key = self._keys[token] = self._texts.setdefault(text, token)
         return key
 
-    def _keep_right(self, talk: _Talk, guesses: list[int], row: int) -> None:
+    def _keep_right(self, talk: Talk, guesses: list[int], row: int) -> None:
         """Go through the guesses behind the token read in `row`: each that the reply came to as well takes it on."""
         self.guessed += len(guesses)
         for right, token in enumerate(guesses, 1):
@@ -337,9 +319,9 @@ class LlamaCppEngine:
             if not talk.pending:
                 self._sample(talk, row + right)
         if guesses:
-            self._streams.cut(talk.stream, talk.cached)
+            self._cut(talk, talk.cached)
 
-    def _sample(self, talk: _Talk, row: int) -> None:
+    def _sample(self, talk: Talk, row: int) -> None:
         logits = self._streams.logits(row)
         token = int(logits.argmax()) if talk.random is None else -1
         if token < 0 or talk.matcher.validate_tokens([token]) != 1:
@@ -353,7 +335,7 @@ class LlamaCppEngine:
         if not talk.finish:
             self._guard(talk)
 
-    def _sample_masked(self, talk: _Talk, logits: np.ndarray[Any, Any]) -> int:
+    def _sample_masked(self, talk: Talk, logits: np.ndarray[Any, Any]) -> int:
         legal = _legal(talk, logits)
         if talk.random is None:
             return int(np.where(legal, logits, -np.inf).argmax())
@@ -362,7 +344,7 @@ class LlamaCppEngine:
         weights = np.exp(scaled - scaled.max())
         return int(talk.random.choice(candidates, p=weights / weights.sum()))
 
-    def _take(self, talk: _Talk, tokens: list[int], *, forced: bool = False) -> None:
+    def _take(self, talk: Talk, tokens: list[int], *, forced: bool = False) -> None:
         """Add tokens to the reply. An end token ends it and is not part of it."""
         if not tokens:
             return
@@ -378,54 +360,66 @@ class LlamaCppEngine:
         if talk.matcher.is_stopped() or tokens[-1] in ends:
             talk.finish = "stop"
 
-    def _tell(self, talk: _Talk, position: int, forced: list[int]) -> None:
+    def _tell(self, talk: Talk, position: int, forced: list[int]) -> None:
         if self.trace is not None:
             for at, token in enumerate(forced, position):
                 self.trace(Choice(talk.request.key, at, token))
 
-    def _guard(self, talk: _Talk) -> None:
+    def _guard(self, talk: Talk) -> None:
         """End a reply that reaches its cap or goes round in circles."""
         reply = talk.tokens[talk.start :]
         repeats = talk.request.repeats
         if len(reply) >= talk.request.max_tokens:
+            if len(talk.tokens) > talk.limit:  # a long forced text began shortly before the cap
+                self._take_back(talk, len(reply) - talk.request.max_tokens)
             self._close_reply(talk, "cap")
         elif drop := closing.looping(reply[-160:]):
-            talk.matcher.rollback(drop)
-            del talk.tokens[-drop:]
+            self._take_back(talk, drop)
             self._close_reply(talk, "repeat")
         elif repeats is not None and self._string_ended(talk) and repeats(talk.reply.decode("utf-8", "ignore")):
             self._close_reply(talk, "repeat")
 
-    def _string_ended(self, talk: _Talk) -> bool:
+    def _take_back(self, talk: Talk, drop: int) -> None:
+        talk.matcher.rollback(drop)
+        talk.cut(len(talk.tokens) - drop)
+
+    def _string_ended(self, talk: Talk) -> bool:
         return b'"' in self.model.token_bytes(talk.tokens[-1:])[0]
 
-    def _close_reply(self, talk: _Talk, why: Literal["cap", "repeat"]) -> None:
+    def _close_reply(self, talk: Talk, why: Literal["cap", "repeat"]) -> None:
         reply = talk.tokens[talk.start :]
         found = closing.close(talk.matcher, reply, self.model.token_bytes, self.model.encode)
         if found is None:
             raise ModelError(f"{talk.request.key}: the reply cannot be closed under its output type.")
         way, keep = found
         self._tell(talk, keep, [*way, min(self.model.end_tokens)])
-        talk.tokens[talk.start :] = reply[:keep] + way
+        talk.cut(talk.start + keep)
+        talk.tokens += way
         talk.reply = b"".join(self.model.token_bytes(talk.tokens[talk.start :]))
         talk.forced += len(way)
         self._forget(talk, talk.start + keep)
         talk.finish = why
 
-    def _forget(self, talk: _Talk, keep: int) -> None:
+    def _forget(self, talk: Talk, keep: int) -> None:
         """Take tokens from position `keep` on out of the cache."""
-        if talk.cached <= keep:
-            return
+        if talk.cached > keep:
+            self._cut(talk, keep)
+
+    def _cut(self, talk: Talk, keep: int) -> None:
+        """Have the stream hold the first `keep` tokens of the conversation, which stand in it, and nothing else."""
         if self._streams.cut(talk.stream, keep):
             talk.cached = keep
             return
-        # recurrent and hybrid models cannot drop a part: begin again from the prefix
-        talk.read += self._streams.open(talk.stream, talk.prefix)
-        talk.cached = len(talk.prefix)
+        # recurrent and hybrid models cannot drop a part: begin again, and try it no more where it need not be
+        self._forgets = False
+        self._begin(talk)
+
+    def _tick(self) -> None:
+        self._beat.tick(self._active)
 
     # -- the end of a turn ---------------------------------------------------------------------------------------
 
-    def _finish(self, talk: _Talk, waiting: deque[_Talk]) -> Iterator[Completion]:
+    def _finish(self, talk: Talk, waiting: deque[Talk]) -> Iterator[Completion]:
         request = talk.request
         assert talk.finish
         written = len(talk.tokens) - talk.start
@@ -456,7 +450,7 @@ def common(tokens: Sequence[int], others: Sequence[int]) -> int:
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(tokens), len(others)))
 
 
-def _legal(talk: _Talk, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _legal(talk: Talk, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Which tokens the grammar allows next."""
     allowed = np.frombuffer(talk.matcher.compute_bitmask(), dtype=np.uint8)
     return np.unpackbits(allowed, bitorder="little")[: len(logits)].astype(bool)
@@ -471,7 +465,7 @@ class _Beat:
     def reset(self) -> None:
         self._last = time.perf_counter()
 
-    def tick(self, active: list[_Talk]) -> None:
+    def tick(self, active: list[Talk]) -> None:
         now = time.perf_counter()
         if self._callback is None or not active or now - self._last < _HEARTBEAT_SECONDS:
             return

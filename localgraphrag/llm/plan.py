@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import platform
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -61,13 +62,14 @@ class Memory:
         return self.weights + self.cache + self.work + self.rest
 
 
-def memory_needed(model: GGUFModel, slots: int, longest: int) -> Memory:
-    """What an engine of so many slots takes on a processor.
+def memory_needed(model: GGUFModel, slots: int, longest: int, gpu_layers: int = 0) -> Memory:
+    """What an engine of so many slots takes of the machine's memory.
 
     Parameters
     ----------
     model : a model of which the header is enough (`vocab_only`).
     longest : tokens of the longest conversation.
+    gpu_layers : layers on a graphics card, -1 for all: their weights and cache are there.
 
     The cache is the larger of two divisions: `slots` streams of `TOKENS_PER_SLOT`, or one of `longest`, each with those
     of the shared prefixes. The buffers hold attention scores of a batch (f32) over the longest conversation, and logits
@@ -76,24 +78,33 @@ def memory_needed(model: GGUFModel, slots: int, longest: int) -> Memory:
     cells = max((slots + PREFIXES) * padded(TOKENS_PER_SLOT), (1 + PREFIXES) * padded(longest))
     scores = BATCH * padded(longest) * (model.number("attention.head_count") or 1) * 4
     logits = 2 * most_rows(slots + PREFIXES) * model.vocab_size * 4
-    weights = int(model.path.stat().st_size * _REPACKED)
-    return Memory(weights, cells * model.kv_bytes_per_token, scores + logits)
+    weights = model.path.stat().st_size * _REPACKED
+    here = _share_here(model, gpu_layers)
+    return Memory(int(weights * here), int(cells * model.kv_bytes_per_token * here), scores + logits)
 
 
-def slots_that_fit(model: GGUFModel, slots: int, longest: int, available: int) -> int:
-    """The most slots, up to `slots`, that `available` bytes allow.
+def _share_here(model: GGUFModel, gpu_layers: int) -> float:
+    """Which part of the layers stays in the machine's memory. A Mac has but one, which its graphics uses too."""
+    if not offloading(gpu_layers) or sys.platform == "darwin":
+        return 1.0
+    return 0.0 if gpu_layers < 0 else max(1 - gpu_layers / max(model.number("block_count"), 1), 0.0)
+
+
+def slots_that_fit(model: GGUFModel, slots: int, longest: int, available: int, gpu_layers: int = 0) -> int:
+    """The most slots, up to `slots`, that `available` bytes of the machine's memory allow.
 
     Raises ModelError with figures and remedies if not even one does.
     """
     for fewer in range(slots, 0, -1):
-        if memory_needed(model, fewer, longest).total <= available:
+        if memory_needed(model, fewer, longest, gpu_layers).total <= available:
             if fewer < slots:
+                wanted = memory_needed(model, slots, longest, gpu_layers).total
                 log.warning(
                     "%d conversations at once instead of %d: %.1f GB of memory are free, and %d would need %.1f GB.",
-                    fewer, slots, available / 1e9, slots, memory_needed(model, slots, longest).total / 1e9,
+                    fewer, slots, available / 1e9, slots, wanted / 1e9,
                 )  # fmt: skip
             return fewer
-    need = memory_needed(model, 1, longest)
+    need = memory_needed(model, 1, longest, gpu_layers)
     raise ModelError(
         f"{model.path.name} needs {need.total / 1e9:.1f} GB of memory for a single conversation of {longest:,} tokens "
         f"(weights {need.weights / 1e9:.1f}, context {need.cache / 1e9:.1f}), and {available / 1e9:.1f} GB are free. "

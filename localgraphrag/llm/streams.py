@@ -9,7 +9,7 @@ The division is made anew for conversations that need longer streams, which then
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,8 +124,11 @@ class Streams:
             )
         return context
 
-    def open(self, stream: int, prefix: tuple[int, ...]) -> int:
-        """Begin a stream with a shared prefix. Returns the tokens that had to be read for it: none if it is known."""
+    def open(self, stream: int, prefix: tuple[int, ...], after_part: Callable[[], None] = lambda: None) -> int:
+        """Begin a stream with a shared prefix. Returns the tokens that had to be read for it: none if it is known.
+
+        `after_part` is called after each step of reading.
+        """
         read = 0
         if not prefix:
             self._api.llama_memory_seq_rm(self._memory, stream, -1, -1)
@@ -137,6 +140,7 @@ class Streams:
             for at in range(0, len(prefix), self._batch_size):
                 part = prefix[at : at + self._batch_size]
                 self.decode([(token, at + i, home, False) for i, token in enumerate(part)])
+                after_part()
             self._prefixes[prefix] = home
             read = len(prefix)
         self._prefixes.move_to_end(prefix)
