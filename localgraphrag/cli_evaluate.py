@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from localgraphrag.cli import JsonOption, ModelOption, ProjectOption, _at_work, 
 
 if TYPE_CHECKING:
     from localgraphrag.evaluate.claims_summary import ClaimsReport
+    from localgraphrag.evaluate.ledger import Took
     from localgraphrag.evaluate.verdicts import Judgements
 
 ConditionsOption = Annotated[
@@ -56,6 +58,7 @@ def questions(
         console.write_json({"made": made, "added": added, "there": there})
         return
     console.write_table(("id", "question", "task"), [(row["id"], row["question"], row["task"]) for row in made.rows])
+    _print_took(made.took)
     console.write(f"\n{added} questions added, {there} in all; {made.replaced} near-duplicates were asked for again.")
     if made.short or made.failed:
         console.note(f"{made.short} fewer than wanted, since nothing new came; {made.failed} calls failed.")
@@ -143,7 +146,9 @@ def _print_judgements(found: Judgements) -> None:
     console.write_table(("measure", "shown both ways", "same verdict", "turned with the order", "failed"), bias)
     if found.directness_check:
         console.write(f"\n{found.directness_check}")
+    _print_took(found.took)
     console.note(f"Judge: {found.judge_name}. {found.warning}")
+    _note_left_out("verdicts", found.outdated, found.others)
 
 
 def claims(
@@ -168,16 +173,37 @@ def _print_claims(found: ClaimsReport) -> None:
     thresholds = list(next(iter(found.conditions.values())).clusters)
     rows = [
         (
-            name, one.answers, one.claims, *(one.clusters[t] for t in thresholds),
-            "" if one.faithfulness is None else f"{100 * one.faithfulness:.0f}%", one.checked, one.failed,
+            name, one.answers, one.claims, one.exact, *(one.clusters[t] for t in thresholds),
+            "" if one.faithfulness is None else f"{100 * one.faithfulness:.0f}%",
+            one.checked, one.unchecked, one.failed,
         )
         for name, one in found.conditions.items()
     ]  # fmt: skip
-    heads = ("condition", "answers", "claims", *(f"clusters at {t}" for t in thresholds), "borne out", "of", "failed")
+    clusters = (f"clusters at {t}" for t in thresholds)
+    heads = ("condition", "answers", "claims", "by word", *clusters, "borne out", "of", "not checked", "failed")
     console.write_table(heads, rows)
     for metric, one in found.agreement.items():
         share = "" if one.rate is None else f"{100 * one.rate:.0f} % of "
         console.write(f"Judge and claims agree on {metric} in {share}{one.pairs} pairs that both tell apart.")
+    _print_took(found.took)
+    console.note(f"Claims found and checked by {found.model_name}.")
+    _note_left_out("answers' claims", found.outdated, found.others)
+
+
+def _print_took(took: Took | None) -> None:
+    if took is None:
+        return
+    console.write("\nWhat this run took")
+    heads = ("units", "as before", "failed", "calls", "tokens in", "read", "written", "minutes")
+    tokens = took.prompt_tokens, took.read_tokens, took.output_tokens
+    console.write_table(heads, [(took.units, took.stored, took.failed, took.calls, *tokens, took.seconds / 60)])
+
+
+def _note_left_out(what: str, outdated: int, others: Sequence[str]) -> None:
+    if outdated:
+        console.note(f"{outdated} {what} are left out: they are on answers that have changed since.")
+    if others:
+        console.note(f"The file keeps those of {len(others)} other models as well, which are not in these figures.")
 
 
 def _names(given: str | None) -> list[str] | None:

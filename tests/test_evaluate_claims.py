@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from localgraphrag.chunks import Chunk
 from localgraphrag.embed import HashEmbedder
 from localgraphrag.errors import ModelError
 from localgraphrag.evaluate.claims import (
+    CHARACTERS,
     EVIDENCE_TOKENS,
+    MOST_CLAIMS,
     Claim,
     Spoken,
     Stated,
@@ -68,9 +71,9 @@ def reader(messages, request):
     return json.dumps({"claims": [part.strip(" .") + "." for part in clear.split(", and")]}, separators=(",", ":"))
 
 
-def taken_apart(answer_row, reply=reader):
+def taken_apart(answer_row, reply=reader, engine=None):
     said = spoken("What became of the mill?", answer_row)
-    engine = ScriptedEngine(reply)
+    engine = engine or ScriptedEngine(reply)
     return said, run_all(EngineRunner(engine), claim_units(said, Prompts())), engine
 
 
@@ -102,6 +105,62 @@ def test_three_steps_and_no_more_than_needed():
     assert all(not request.prefix for request in engine.requests if "Sentence: " not in request.prompt)
 
 
+class Cut(ScriptedEngine):
+    """Its replies of one step were cut and closed: "sentence" put clearly, or "claims"."""
+
+    def __init__(self, step, finish):
+        super().__init__(reader)
+        self.step, self.why = step, finish
+
+    def _complete(self, history, request):
+        reply = super()._complete(history, request)
+        return replace(reply, finish=self.why) if reply.text.startswith(f'{{"{self.step}"') else reply
+
+
+@pytest.mark.parametrize("finish", ["cap", "repeat"])
+def test_a_sentence_whose_clear_form_was_cut_is_a_failed_call(finish):
+    said, outcomes, _ = taken_apart(answer(), engine=Cut("sentence", finish))
+    assert [outcomes[one.name].ok for one in said] == [False, False, True, True, False]
+    assert claims_found(said, outcomes) == []
+    assert claim_row(answer(), said, outcomes, 0, 0, [])["failed"] == 3
+
+
+def test_a_cut_list_loses_its_last_claim():
+    said, outcomes, _ = taken_apart(answer(), engine=Cut("claims", "cap"))
+    assert [claim.text for claim in claims_found(said, outcomes)] == ["The quay sank."]
+    assert [outcomes[one.name].ok for one in said] == [False, False, True, True, True]  # one claim, and that cut
+
+
+def test_what_repeats_itself_keeps_what_it_said_first_if_that_is_a_sentence():
+    def listing(last):
+        def reply(messages, request):
+            text = reader(messages, request)
+            return f'{{"claims":["The quay sank.","{last}"]}}' if text.startswith('{"claims"') else text
+
+        return reply
+
+    for last, kept in (("The council paid.", 2), ("The cou", 1)):
+        engine = Cut("claims", "repeat")
+        engine.answer = listing(last)
+        said, outcomes, _ = taken_apart(answer("The quay sank, and the council paid. [1]"), engine=engine)
+        assert len(claims_found(said, outcomes)) == kept
+
+
+@pytest.mark.parametrize("letter", ["न", "桥", "𞤀"])
+def test_a_sentence_put_clearly_in_any_script_fits_the_cap(letter):
+    def reply(messages, request):
+        if hasattr(request.output, "pattern"):
+            return "yes"
+        step = "sentence" if "sentence" in json.loads(request.output.schema)["properties"] else "claims"
+        said = letter * 30 if step == "sentence" else [letter * 30]
+        return json.dumps({step: said}, separators=(",", ":"), ensure_ascii=False)
+
+    _, _, engine = taken_apart(answer(letter * 30), reply)
+    longest = json.dumps({"sentence": letter * CHARACTERS}, ensure_ascii=False)
+    assert engine.requests[1].max_tokens >= len(longest.encode())
+    assert engine.requests[2].max_tokens >= MOST_CLAIMS * CHARACTERS
+
+
 def test_what_is_unclear_is_dropped():
     def unclear(messages, request):
         return "yes" if hasattr(request.output, "pattern") else '{"sentence":null}'
@@ -122,6 +181,11 @@ def test_each_claim_once_by_word_and_by_embedding_but_never_two_figures():
     assert [one.text for one in kept] == [said[0], said[3]]
     assert by_word == 3
     assert unique_claims([], Near(HashEmbedder())) == ([], 0)
+
+
+def test_claims_that_differ_in_a_vowel_sign_are_two():
+    said = ["नदी का पुल", "नदी की पुल"]
+    assert unique_claims(map(claim, said), Near(HashEmbedder()))[1] == 2
 
 
 def test_evidence_is_what_the_paragraph_cites_nearest_first_within_the_budget():

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localgraphrag.errors import ConfigError, ModelError
-from localgraphrag.evaluate.judge import METRICS, REFUSAL, TEMPERATURE, comparisons, judge_units, shown, verdict_rows
-from localgraphrag.evaluate.verdicts import round_scores, summarize
+from localgraphrag.evaluate.judge import (
+    METRICS,
+    REASON,
+    REFUSAL,
+    TEMPERATURE,
+    comparisons,
+    judge_units,
+    shown,
+    verdict_rows,
+)
+from localgraphrag.evaluate.verdicts import of_judge, round_scores, summarize
 from localgraphrag.llm.scripted import ScriptedEngine
-from localgraphrag.llm.units import EngineRunner, run_all
+from localgraphrag.llm.units import EngineRunner, content_hash, run_all
 from localgraphrag.prompts import Prompts
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -129,6 +139,35 @@ def test_swapping_the_answers_swaps_the_verdict_or_leaves_a_tie(random):
     assert all(shuffled[a][b] == pytest.approx(before[a][b]) for a, b in itertools.permutations(names, 2))
 
 
+@settings(deadline=None, max_examples=10)
+@given(st.integers())
+def test_swapping_the_texts_shown_swaps_the_rates(salt):
+    def whim(first, second, request):
+        return ("first", "second", "tie")[int(content_hash(str(salt), first, second, request.prompt), 16) % 3]
+
+    texts = {"C0": TEXTS["C0"], "SS": TEXTS["SS"]}
+    one = summarize(judged(whim, answers(texts), repeats=2)[0], "m")
+    other = summarize(judged(whim, answers({"C0": texts["SS"], "SS": texts["C0"]}), repeats=2)[0], "m")
+    for metric in METRICS:
+        assert one.rates[metric]["C0"]["SS"] == pytest.approx(other.rates[metric]["SS"]["C0"])
+        assert one.metrics[metric].position_bias == other.metrics[metric].position_bias
+
+
+def test_a_verdict_says_which_answers_it_is_on():
+    given = answers({"C0": TEXTS["C0"], "SS": TEXTS["SS"]})
+    rows, engine = judged(longer, given, repeats=2)
+    assert all(row["first_answer"] == f"a-{row['question_id']}-{row['first']}" for row in rows)
+    assert of_judge(rows, given, engine.identity) == (rows, 0)
+    changed = [{**row, "answer_id": "new"} if row["question_id"] == "q0" else row for row in given]
+    left, outdated = of_judge(rows, changed, engine.identity)
+    assert {row["question_id"] for row in left} == {"q1", "q2", "q3"}
+    assert outdated == len(rows) - len(left) == 2 * len(METRICS)
+    old = [{key: value for key, value in row.items() if not key.endswith("_answer")} for row in rows]
+    assert of_judge(old, given, engine.identity) == ([], len(old))  # nobody knows what these were on
+    own = [{**row, "answer_id": "", "text": "My own."} for row in given]
+    assert of_judge(judged(longer, own, repeats=2)[0], own, engine.identity)[1] == 0
+
+
 @pytest.mark.parametrize(
     ("forth", "back", "score", "kind"),
     [
@@ -176,6 +215,45 @@ def test_failed_calls_are_counted_and_never_scored():
     # one order lost is the whole round lost
     half = [row for row in rows if row["metric"] == "diversity" and row["question_id"] == "q1"][:1]
     assert summarize(half, "m").metrics["diversity"].pairs == ()
+
+
+class Cut(ScriptedEngine):
+    """Its replies about some metric were cut and closed, as a real engine does at the cap or on going in circles."""
+
+    def __init__(self, answer, metric, finish):
+        super().__init__(answer)
+        self.metric, self.why = metric, finish
+
+    def _complete(self, history, request):
+        reply = super()._complete(history, request)
+        return replace(reply, finish=self.why) if self.metric in request.prompt else reply
+
+
+@pytest.mark.parametrize("finish", ["cap", "repeat"])
+def test_a_reply_that_was_cut_names_no_winner_and_counts_as_failed(finish):
+    calls = comparisons(QUESTIONS, answers(), repeats=2)
+    engine = Cut(says(longer), "Diversity", finish)
+    rows = verdict_rows(calls, run_all(EngineRunner(engine), judge_units(calls, Prompts())), engine.identity)
+    cut = [row for row in rows if row["metric"] == "diversity"]
+    assert {row["winner"] for row in cut} == {""}
+    assert all("was cut" in row["error"] for row in cut)
+    found = summarize(rows, "m")
+    assert (found.failed, found.metrics["diversity"].failed) == (len(cut), len(cut))
+    assert found.metrics["diversity"].pairs == ()
+    assert found.metrics["empowerment"].failed == 0
+
+
+@pytest.mark.parametrize("script", ["न", "ទ", "桥", "𞤀"])  # the last takes four bytes
+def test_a_reason_of_any_script_fits_the_cap(script):
+    texts = {"C0": script * 20, "SS": script * 30}
+    _, engine = judged(longer, answers(texts), repeats=2)
+    longest = json.dumps({"reason": script * REASON, "winner": "second"}, ensure_ascii=False)
+    assert all(request.max_tokens >= len(longest.encode()) for request in engine.requests)
+
+
+def test_in_plain_letters_the_cap_is_the_one_that_replies_were_recorded_with():
+    """A recording and the index file know a call by its cap, too."""
+    assert {request.max_tokens for request in judged(longer, repeats=2)[1].requests} == {100}
 
 
 def test_the_control_is_checked():

@@ -104,6 +104,23 @@ def test_what_stays_a_duplicate_is_missing_and_the_tries_are_bounded():
     assert len({request.seed for request in engine.requests[3:]}) == TRIES  # each try is another draw
 
 
+def test_what_is_in_the_file_already_is_a_duplicate_but_not_the_very_same_words():
+    made, engine = make(Planner(), Sizes(1, 1, 2))
+    first, second = (row["question"] for row in made.rows)
+    near = first.replace("?", " ?").lower()
+    again, asked = make(Planner(), Sizes(1, 1, 2), there=[near, second])
+    assert first not in [row["question"] for row in again.rows]
+    assert second in [row["question"] for row in again.rows]
+    assert again.replaced == 1
+    assert f"- {near}" in asked.requests[-1].prompt
+    # made again, with what it has added, it asks for the same
+    added = [near, second, *(row["question"] for row in again.rows)]
+    third, third_asked = make(Planner(), Sizes(1, 1, 2), there=added)
+    assert third == again
+    assert third_asked.requests == asked.requests
+    assert make(Planner(), Sizes(1, 1, 2), there=[first, second])[1].requests == engine.requests
+
+
 def test_failed_calls_are_counted_and_nothing_at_all_is_an_error():
     calls = iter(range(100))
 

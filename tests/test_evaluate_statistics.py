@@ -13,7 +13,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.stats import wilcoxon
 from statsmodels.stats.multitest import multipletests
 
-from localgraphrag.evaluate.statistics import clusters, holm, rouge_l, signed_rank, win_rate
+from localgraphrag.evaluate.statistics import clusters, holm, rouge_l, signed_rank, win_rate, words
 
 FEW = settings(deadline=None, max_examples=40)  # imports and exact tests take their time
 SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=30)
@@ -93,6 +93,18 @@ def test_rouge_l_is_rouge_scores_on_a_hundred_pairs():
 def test_rouge_l_reads_other_scripts():
     assert rouge_l("Причал закрыт с 1931 года", "причал закрыт с 1931 года.") == 1.0
     assert rouge_l("Причал закрыт", "Хлеб подорожал") == 0.0
+
+
+def test_rouge_l_takes_characters_where_a_script_has_no_spaces():
+    # 9 and 10 characters, 9 of them shared in order
+    assert rouge_l("桥在一九三一年塌了。", "桥在一九三一年倒塌了。") == pytest.approx(2 * 9 / (9 + 10))
+    assert rouge_l("桥塌了", "面包贵") == 0
+    assert rouge_l("น้ำในเมือง", "น้ำในบ้าน") > 0.4
+
+
+def test_vowel_signs_belong_to_their_word():
+    assert words("नदी में बाढ़ आई।") == ["नदी", "में", "बाढ़", "आई"]
+    assert rouge_l("की", "का") == 0  # "of", in two genders
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from localgraphrag.cli import app
 from localgraphrag.errors import ConfigError
-from localgraphrag.evaluate import measures
+from localgraphrag.evaluate import measures, report_judged
 from localgraphrag.evaluate.page import Anchors
-from localgraphrag.evaluate.records import write_json, write_rows
+from localgraphrag.evaluate.records import read_rows, write_json, write_rows
 from localgraphrag.evaluate.report import Evaluation, report_html
 from localgraphrag.project import Project
 
@@ -39,10 +39,27 @@ def answer(question: str, condition: str, i: int) -> dict[str, Any]:
 
 
 def verdict(metric: str, first: str, second: str, winner: str, **more: Any) -> dict[str, Any]:
+    ids = {name: f"a-men-{i}" for i, name in enumerate(CONDITIONS)}
     return {
         "question_id": "men", "metric": metric, "first": first, "second": second, "repeat": 1, "winner": winner,
-        "reason": f"{first} says more than {second}.", "judge": "m", "error": "", **more,
+        "reason": f"{first} says more than {second}.", "judge": "m", "error": "",
+        "first_answer": ids[first], "second_answer": ids[second], **more,
     }  # fmt: skip
+
+
+def claims_of(condition: str, claims: list[dict[str, Any]], error: str = "") -> dict[str, Any]:
+    clusters = {"0.5": 1, "0.6": 1, "0.7": 1, "0.8": 1}
+    return {
+        "question_id": "men", "condition": condition, "answer_id": f"a-men-{CONDITIONS.index(condition)}",
+        "claims": claims, "error": error, "failed": int(bool(error)), "extracted": 4, "exact": len(claims) + 4,
+        "sentences": 2, "clusters": clusters, "model": "r", "embedder": "e",
+    }  # fmt: skip
+
+
+TOOK = {
+    "units": 9, "stored": 0, "failed": 1, "calls": 4321, "prompt_tokens": 1, "read_tokens": 1, "output_tokens": 1,
+    "seconds": 60.0,
+}  # fmt: skip
 
 
 def write_evaluation(folder: Path) -> Path:
@@ -55,20 +72,14 @@ def write_evaluation(folder: Path) -> Path:
     verdicts = [verdict("comprehensiveness", "C0", "SS", "first"), verdict("comprehensiveness", "SS", "C0", "second")]
     verdicts.append(verdict("comprehensiveness", "C0", "SS", "", error="It did not answer.", repeat=2))
     write_rows(evaluation / "verdicts.jsonl", verdicts)
-    pair = {"first": "C0", "second": "SS", "questions": 1, "rate": 0.8, "low": 0.55, "high": 1.0, "p": 0.04}
-    metric = {"position_bias": 0.25, "failed": 1, "pairs": [{**pair, "p_holm": 0.0001}]}
-    told = {"judge": "m", "warning": "A small judge.", "directness_check": "SS wins directness: yes."}
-    write_json(evaluation / "judgements.json", {**told, "metrics": {"comprehensiveness": metric}})
+    write_json(evaluation / "judgements.json", {"judge": "m", "judge_name": "A small judge", "took": TOOK})
     claim = {"text": "Men built it.", "sentence": 0, "supported": True}
-    claims = [{"question_id": "men", "condition": "C0", "claims": [claim, {**claim, "supported": False}], "error": ""}]
-    claims.append({"question_id": "men", "condition": "SS", "claims": [], "error": "No claims came back."})
+    claims = [claims_of("C0", [claim, {**claim, "supported": False}, {**claim, "supported": None}])]
+    claims.append(claims_of("SS", [claim]))
+    claims.append(claims_of(CONDITIONS[2], [], "No claims came back."))
     write_rows(evaluation / "claims.jsonl", claims)
-    conditions = {
-        "C0": {"answers": 1, "claims": 2.0, "clusters": {"0.5": 1.0, "0.8": 2.0}, "faithfulness": 0.5, "failed": 0},
-        "SS": {"answers": 1, "claims": 0.0, "clusters": {"0.5": 0.0, "0.8": 0.0}, "faithfulness": None, "failed": 1},
-    }
-    agreement = {"comprehensiveness": {"rate": 1.0, "pairs": 1}}
-    write_json(evaluation / "claims.json", {"conditions": conditions, "agreement": agreement})
+    write_json(evaluation / "claims.json", {"model": "r", "embedder": "e", "model_name": "A reader", "took": TOOK})
+    write_json(evaluation / "questions.json", {"took": TOOK})
     (folder / "key.toml").write_text(KEY, encoding="utf-8")
     project = Project.open(folder)
     measures.measure_facts(project, folder / "key.toml", by_embedding=False)
@@ -149,16 +160,20 @@ def test_every_link_leads_to_one_place_in_it(read):
 
 def test_every_figure_leads_to_its_records(read):
     figures = [figure for figure in read.figures if figure[0]]
-    assert {section for section, *_ in figures} == {"judged", "claims", "facts", "gold", "economics", "answers"}
+    assert {section for section, *_ in figures} == {"judged", "claims", "facts", "gold", "economics", "answers", "took"}
     assert [text for _, text, href in figures if not href] == []
 
 
-def test_figures_are_those_of_the_files(read):
+def test_figures_are_those_of_the_records(read):
     shown = {(section, text) for section, text, _ in read.figures}
-    assert ("judged", "80 %") in shown
-    assert ("judged", "55 % to 100 %") in shown
-    assert ("judged", "< 0.001") in shown
+    assert ("judged", "100 %") in shown
+    assert ("judged", "21 % to 100 %") in shown
+    assert ("judged", "1.000") in shown
+    assert report_judged._p(0.0001) == "< 0.001"
     assert ("claims", "50 %") in shown
+    cells = [text for section, text, _ in read.figures if section == "claims"]
+    assert cells[:10] == ["1", "3.0", "7.0", "1.0", "1.0", "1.0", "1.0", "50 %", "2", "1"]
+    assert [text for section, text, _ in read.figures if section == "took"].count("4,321") == 3
     assert ("economics", "240") not in shown  # a sum, told in the caption
     assert ("economics", "24") in shown  # pays after so many questions
     assert {("answers", "1,000"), ("answers", "2,000"), ("answers", "3,000")} <= shown
@@ -173,12 +188,78 @@ def test_texts_are_shown_and_never_run(page):
 
 def test_both_cells_of_a_pair_are_drawn_and_lead_to_its_verdicts(page):
     heat = page.split("Win rates, comprehensiveness")[1].split("</svg>")[0]
-    assert re.findall(r">(\d+ %)<", heat) == ["80 %", "20 %"]
-    assert re.findall(r">(\d+ to \d+)<", heat) == ["55 to 100", "0 to 45"]
+    assert re.findall(r">(\d+ %)<", heat) == ["100 %", "0 %"]
+    assert re.findall(r">(\d+ to \d+)<", heat) == ["21 to 100", "0 to 79"]
     assert heat.count('href="#verdicts-comprehensiveness-C0-SS"') == 2
     verdicts = page.split('id="verdicts-comprehensiveness-C0-SS"')[1].split("</section>")[0]
     assert verdicts.count("<tr>") == 4  # its head and three verdicts
     assert "It did not answer." in verdicts
+
+
+def test_judge_and_reader_are_named(page):
+    assert "Judge: A small judge." in page
+    assert "Claims found and checked by A reader." in page
+
+
+def test_the_agreement_is_there_whichever_command_was_run_first(page):
+    """claims.json has none here, as when `claims` was run before `judge`."""
+    assert "comprehensiveness 100 % of 1 pairs" in page
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["Win rates, comprehensiveness", "Claims per answer", "Planted facts covered", "Tokens per answer"],
+)
+def test_each_plot_is_there(page, title):
+    assert page.count(f"<title>{title}</title>") == 1
+
+
+def test_the_plot_of_costs_is_there(page):
+    economics = page.split('<section id="economics">')[1].split("</section>")[0]
+    assert economics.count("<svg") == 1
+
+
+def test_it_can_be_printed(page):
+    printed = page.split("@media print {")[1].split("</style>")[0]
+    assert re.search(r"tr, figure, h2, h3 \{ break-inside: avoid; \}", printed)
+    assert "thead { display: table-header-group; }" in printed
+    assert "nav { display: none; }" in printed
+
+
+def test_what_is_said_of_earlier_answers_and_by_others_is_left_out_and_counted(tmp_path):
+    folder = write_evaluation(tmp_path / "harbour")
+    rows = read_rows(folder / "evaluation" / "answers.jsonl")
+    write_rows(
+        folder / "evaluation" / "answers.jsonl",
+        [{**row, "answer_id": "new"} if row["answer_id"] == "a-men-1" else row for row in rows],
+    )
+    verdicts = read_rows(folder / "evaluation" / "verdicts.jsonl")
+    other = verdict("directness", "C0", CONDITIONS[2], "first", judge="another")
+    write_rows(folder / "evaluation" / "verdicts.jsonl", [*verdicts, other])
+    page = measures.write_report(Project.open(folder)).read_text(encoding="utf-8")
+    assert "3 verdicts are left out" in page
+    assert "1 answers&#39; claims are left out" in page
+    assert "Win rates" not in page
+    assert "not in these figures: another." in page
+    assert "C0 says more than SS" not in page
+    claims = [text for section, text, _ in Reader(page).figures if section == "claims"]
+    assert len(claims) == 2 * 11  # of SS there are none
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    folder = write_evaluation(tmp_path / "harbour")
+    path = measures.write_report(Project.open(folder))
+    before = path.read_text(encoding="utf-8")
+    write = Path.write_text
+
+    def killed(self, text, **more):
+        write(self, text[: len(text) // 2], **more)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", killed)
+    with pytest.raises(KeyboardInterrupt):
+        measures.write_report(Project.open(folder))
+    assert path.read_text(encoding="utf-8") == before
 
 
 def test_it_is_the_same_every_time(tmp_path, page):

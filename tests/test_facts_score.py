@@ -17,7 +17,7 @@ from localgraphrag.config import Settings
 from localgraphrag.demo import facts
 from localgraphrag.errors import ConfigError
 from localgraphrag.evaluate import measures
-from localgraphrag.evaluate.facts import NEAR, key_questions, mentions, refused, score_facts
+from localgraphrag.evaluate.facts import NEAR, key_questions, mentions, read_key, refused, score_facts
 from localgraphrag.evaluate.records import read_rows, write_rows
 from localgraphrag.llm.scripted import ScriptedEngine, WordTokenizer
 from localgraphrag.llm.units import EngineRunner
@@ -295,3 +295,14 @@ def test_a_broken_file_is_named_with_its_line(tmp_path):
         read_rows(path)
     with pytest.raises(ConfigError, match="There is no"):
         read_rows(tmp_path / "no.jsonl")
+
+
+def test_a_key_by_which_any_answer_is_right_is_refused(tmp_path):
+    read_key()  # the demo's is none
+    for empty in ("[]", '[["3,800"], []]'):
+        path = tmp_path / "key.toml"
+        path.write_text(KEY.replace('[["3,800"]]', empty), encoding="utf-8")
+        with pytest.raises(ConfigError, match="nothing in must_mention, or an empty group, for cost"):
+            measures.measure_facts(Project.open(tmp_path), path)
+        with pytest.raises(ConfigError, match="type null"):
+            measures.write_key_questions(Project.open(tmp_path), path)

@@ -126,6 +126,15 @@ def test_null_questions_want_a_refusal_or_the_sets_own_words(report):
     assert found["q3", "SS"].recall is None
 
 
+def test_the_answer_that_an_unanswerable_question_would_have_had_is_not_right():
+    gold = GoldSet("musique", (GoldQuestion("q", "Who built it?", "2hop", ("Josiah Pryde",), (), null=True),))
+    told, refusal = (row("q", name, text, cited) for name, text, cited in
+                     (("TS", "Josiah Pryde [1]", ["d1"]), ("SS", "The chunks hold no answer.", [])))  # fmt: skip
+    wrong, right = score_answers(gold, [told, refusal], stored, {}).scores
+    assert (wrong.exact, wrong.f1, wrong.contains) == (0, 0, 0)
+    assert (right.exact, right.f1, right.contains) == (1, 1, 1)
+
+
 def test_means_by_kind_and_condition(report):
     assert list(report.means) == ["single", "none", "answerable", "null", "all"]
     ss, c0 = report.means["answerable"]["SS"], report.means["answerable"]["C0"]

@@ -17,18 +17,24 @@ from localgraphrag.chunks import Chunk
 from localgraphrag.evaluate.facts import refused
 from localgraphrag.evaluate.near import Near
 from localgraphrag.evaluate.records import Row, without_marks
+from localgraphrag.evaluate.replies import cap, ended
+from localgraphrag.evaluate.statistics import words
 from localgraphrag.llm.output import schema
-from localgraphrag.llm.types import Message, Request
+from localgraphrag.llm.types import Completion, Message, Request
 from localgraphrag.llm.units import Conversation, Outcome, Unit
 from localgraphrag.prompts import Prompts
 from localgraphrag.search.passages import chunk_passage
-from localgraphrag.sentences import sentences, whole
+from localgraphrag.sentences import ENDS, sentences, whole
 
 STAGE, SUPPORT_STAGE = "claims", "support"
 
 BEFORE, AFTER = 3, 1  # sentences of context
 MOST_CLAIMS = 5
 CHARACTERS = 220  # of a sentence put clearly, and of a claim
+
+_VERSION = 2  # since 2, what a cut reply was closed with is no claim
+_CLEAR_TOKENS = 110, 4 * CHARACTERS + 20  # in plain letters, and in others, of which a character is four bytes at most
+_SPLIT_TOKENS = 400, 1500  # five claims of 220 characters take some 1100 tokens in Hindi
 
 SAME_CLAIM = 0.95
 """Cosine from which two claims of an answer are one, unless they differ in a figure."""
@@ -114,7 +120,8 @@ def claim_units(said: Iterable[Spoken], prompts: Prompts) -> list[Unit[Stated]]:
         select = prompts.render("evaluate_claims_select", **shown)
         forms = (_yes_no().pattern, _clear().schema, _claims().schema)
         inputs = (system, select, clear, split, *forms)
-        units.append(Unit(STAGE, 1, one.name, inputs, Stated, _steps(system, select, clear, split), one.chunks))
+        steps = _steps(system, select, clear, split)
+        units.append(Unit(STAGE, _VERSION, one.name, inputs, Stated, steps, one.chunks))
     return units
 
 
@@ -123,15 +130,30 @@ def _steps(system: str, select: str, clear: str, split: str) -> Callable[[], Con
         chosen = yield Request(select, _yes_no(), (Message("system", system),), max_tokens=4)
         if chosen.text == "no":
             return Stated(False, "", ())
-        put = yield Request(clear, _clear(), max_tokens=100)
+        put = yield Request(clear, _clear(), max_tokens=cap(select, *_CLEAR_TOKENS))
+        ended(put)
         sentence = json.loads(put.text)["sentence"]
         if sentence is None:
             return Stated(True, "", ())
-        listed = yield Request(split, _claims(), max_tokens=300)
-        claims = (whole(claim, CHARACTERS) for claim in json.loads(listed.text)["claims"])
+        listed = yield Request(split, _claims(), max_tokens=cap(select, *_SPLIT_TOKENS))
+        claims = (whole(claim, CHARACTERS) for claim in _uncut(listed))
         return Stated(True, whole(sentence, CHARACTERS), tuple(claims))
 
     return ask
+
+
+def _uncut(listed: Completion) -> list[str]:
+    """The claims of a reply; of one that was cut, without the last, which may be a fragment.
+
+    One that repeated itself was cut back to what it said first, which is kept if it is a sentence. Raises
+    ConversationError where none is left.
+    """
+    claims: list[str] = json.loads(listed.text)["claims"]
+    if listed.finish == "cap" or (listed.finish == "repeat" and not claims[-1].endswith(ENDS)):
+        del claims[-1]
+    if not claims:
+        ended(listed)
+    return claims
 
 
 @lru_cache(maxsize=1)
@@ -167,7 +189,7 @@ def unique_claims(claims: Iterable[Claim], near: Near) -> tuple[list[Claim], int
 
 
 def _folded(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
+    return " ".join(words(text.casefold()))
 
 
 def _figures(text: str) -> list[str]:

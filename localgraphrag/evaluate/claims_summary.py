@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from types import MappingProxyType
+from typing import Any
 
 from localgraphrag.evaluate.claims import Claim, Spoken, Stated, Support
-from localgraphrag.evaluate.records import Row
+from localgraphrag.evaluate.ledger import Took
+from localgraphrag.evaluate.records import Row, answer_mark, answer_marks
 from localgraphrag.evaluate.statistics import clusters
 from localgraphrag.evaluate.verdicts import round_scores
 from localgraphrag.llm.units import Outcome
@@ -47,12 +49,27 @@ class Agreement:
 
 @dataclass(frozen=True)
 class ClaimsReport:
-    """All conditions; `agreement` by the judge's metric, for diversity by threshold. `model` found the claims."""
+    """All conditions; `agreement` by the judge's metric, for diversity by threshold. `model` found the claims.
+
+    `outdated` rows are on answers that have changed since, and `others` are models whose claims are in the file as
+    well; none of these count. `took`: the last run.
+    """
 
     model: str
     embedder: str
     conditions: Mapping[str, ConditionClaims]
     agreement: Mapping[str, Agreement]
+    model_name: str = ""
+    outdated: int = 0
+    others: tuple[str, ...] = ()
+    took: Took | None = None
+
+
+def made_by(summary: Mapping[str, Any]) -> ClaimsReport:
+    """The report of `claims.json` without its figures: who made the claims, and what that took."""
+    spent = summary.get("took")
+    model, embedder, name = (str(summary.get(key, "")) for key in ("model", "embedder", "model_name"))
+    return ClaimsReport(model, embedder, {}, {}, name, took=Took(**spent) if spent else None)
 
 
 def claim_row(
@@ -74,6 +91,7 @@ def claim_row(
     return {
         "question_id": str(answer["question_id"]),
         "condition": answer["condition"],
+        "answer_id": answer_mark(answer),
         "claims": claims,
         "sentences": len(said),
         "extracted": extracted,
@@ -94,6 +112,27 @@ def summarize_claims(rows: Sequence[Row], verdicts: Sequence[Row], model: str, e
         agreement[f"diversity (clusters at {threshold})"] = _agreement("diversity", counted, verdicts, threshold)
     judged = {metric: found for metric, found in agreement.items() if found.pairs}
     return ClaimsReport(model, embedder, conditions, MappingProxyType(judged))
+
+
+def of_model(rows: Sequence[Row], answers: Sequence[Row], model: str, embedder: str) -> tuple[list[Row], int]:
+    """The rows made by a model and an embedder of the answers as they are now; and how many are of earlier answers."""
+    now = answer_marks(answers)
+    its = [row for row in rows if (row.get("model"), row.get("embedder")) == (model, embedder)]
+    current = [row for row in its if now.get((str(row["question_id"]), row["condition"]), "") == row.get("answer_id")]
+    return current, len(its) - len(current)
+
+
+def summarize_model(
+    rows: Sequence[Row], answers: Sequence[Row], verdicts: Sequence[Row], made_by: ClaimsReport
+) -> ClaimsReport:
+    """`summarize_claims` over `of_model`, from all rows of `claims.jsonl` and `answers.jsonl`.
+
+    `verdicts` are those that count; `made_by` has the model, the embedder and what they took.
+    """
+    current, outdated = of_model(rows, answers, made_by.model, made_by.embedder)
+    others = tuple(sorted({str(row.get("model", "")) for row in rows} - {made_by.model}))
+    found = summarize_claims(current, verdicts, made_by.model, made_by.embedder)
+    return replace(found, model_name=made_by.model_name, outdated=outdated, others=others, took=made_by.took)
 
 
 def _condition(rows: Sequence[Row]) -> ConditionClaims:

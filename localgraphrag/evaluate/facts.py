@@ -12,9 +12,11 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from localgraphrag.errors import ConfigError
 from localgraphrag.evaluate.records import Row, without_marks
 from localgraphrag.sentences import sentences
 
@@ -103,6 +105,26 @@ class FactsReport:
     others: int
     scores: tuple[FactScore, ...]
     themes: tuple[ThemeScore, ...]
+
+
+def read_key(path: Path | None = None) -> DemoFacts:
+    """A key from a file of the demo's form, or the demo's.
+
+    Raises ConfigError for one that cannot be read, or by which any answer to a question would be right.
+    """
+    from localgraphrag.demo import facts
+
+    key = facts(path)
+    open_to_all = [
+        fact.id for fact in key.facts if fact.type != "null" and not (fact.must_mention and all(fact.must_mention))
+    ]
+    if open_to_all:
+        raise ConfigError(
+            f"The key {path or 'of the demo'} has nothing in must_mention, or an empty group, for "
+            f"{', '.join(open_to_all)}. Give groups of the words that a right answer says, or the type null if the "
+            "corpus does not answer the question."
+        )
+    return key
 
 
 def key_questions(key: DemoFacts) -> list[Row]:

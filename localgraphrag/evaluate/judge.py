@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from localgraphrag.errors import ConfigError
 from localgraphrag.evaluate.facts import refused
-from localgraphrag.evaluate.records import Row, without_marks
+from localgraphrag.evaluate.records import Row, answer_mark, without_marks
+from localgraphrag.evaluate.replies import cap, ended
 from localgraphrag.llm.output import schema
 from localgraphrag.llm.types import Message, Request
 from localgraphrag.llm.units import Outcome, Unit
@@ -46,7 +47,8 @@ REFUSAL = "The documents do not answer this question."
 """Shown in place of a refusal, whose own words would tell the method."""
 
 REASON = 200  # characters
-_TOKENS = 100
+_TOKENS = 100  # of a reply in plain letters, whose reason takes some 50
+_MOST_TOKENS = 4 * REASON + 40  # a token has at least a byte, and a character at most four
 
 Winner = Literal["first", "second", "tie"]
 
@@ -63,7 +65,8 @@ class Verdict:
 class Comparison:
     """One call: a question, a metric, the conditions in the order shown, and the round, from 1.
 
-    `texts` as shown. `chunks`: ids of chunks whose text may be in them.
+    `texts` as shown, `answers` what marks them (`records.answer_mark`). `chunks`: ids of chunks whose text may be in
+    them.
     """
 
     question_id: str
@@ -73,6 +76,7 @@ class Comparison:
     second: str
     repeat: int
     texts: tuple[str, str]
+    answers: tuple[str, str]
     chunks: tuple[str, ...] = ()
 
     @property
@@ -108,12 +112,12 @@ def comparisons(
 
     Raises ConfigError for an odd number, an unknown metric, or fewer than two conditions.
     """
-    named = _chosen("metric", metrics, list(METRICS))
+    named = chosen("metric", metrics, list(METRICS))
     if repeats < 2 or repeats % 2:
         raise ConfigError(f"repeats was given as {repeats}; give an even number: half of the calls in each order.")
     there = {row["condition"] for row in answers}
     order = [*(name for name in CONDITIONS if name in there), *sorted(there - set(CONDITIONS))]
-    sides = _chosen("condition with answers", conditions, order)
+    sides = chosen("condition with answers", conditions, order)
     if len(sides) < 2:
         raise ConfigError(
             f"Judging compares answers under two conditions or more; there are answers under {', '.join(sides)} only. "
@@ -129,10 +133,9 @@ def comparisons(
         for (first, second), repeat, metric in itertools.product((rows, rows[::-1]), range(1, repeats // 2 + 1), named):
             assert first and second
             sides_shown = (first["condition"], second["condition"])
-            texts = shown(first), shown(second)
-            found.append(
-                Comparison(str(question["id"]), question["question"], metric, *sides_shown, repeat, texts, seen)
-            )
+            texts, marks = (shown(first), shown(second)), (answer_mark(first), answer_mark(second))
+            asked = str(question["id"]), question["question"]
+            found.append(Comparison(*asked, metric, *sides_shown, repeat, texts, marks, seen))
     return found
 
 
@@ -155,12 +158,11 @@ def _unit(call: Comparison, prompts: Prompts) -> Unit[Verdict]:
         Message("assistant", "I have read both answers."),  # calls on the same two answers share all up to here
     )
     prompt = prompts.render("evaluate_judge", metric=call.metric.capitalize(), definition=METRICS[call.metric])
-    sampled = call.repeat > 1
-    request = Request(
-        prompt, _output(), prefix, max_tokens=_TOKENS, seed=call.repeat, temperature=TEMPERATURE if sampled else 0.0
-    )
+    tokens = cap(read, _TOKENS, _MOST_TOKENS)
+    temperature = TEMPERATURE if call.repeat > 1 else 0.0
+    request = Request(prompt, _output(), prefix, max_tokens=tokens, seed=call.repeat, temperature=temperature)
     seen = [Passage("", "chunk", "", "", call.chunks)]
-    return one_turn(STAGE, call.name, request, _read, Verdict, seen)
+    return one_turn(STAGE, call.name, request, _read, Verdict, seen, check=ended)
 
 
 @lru_cache(maxsize=1)  # Outlines checks every schema that it is given
@@ -189,18 +191,18 @@ def verdict_rows(calls: Iterable[Comparison], outcomes: Mapping[str, Outcome[Ver
             {
                 "question_id": call.question_id, "metric": call.metric, "first": call.first, "second": call.second,
                 "repeat": call.repeat, "winner": winner, "reason": said, "judge": judge, "error": error,
-                "called": outcome is not None,
+                "called": outcome is not None, "first_answer": call.answers[0], "second_answer": call.answers[1],
             }
         )  # fmt: skip
     return rows
 
 
-def _chosen(what: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+def chosen(what: str, given: Sequence[str] | None, known: Sequence[str]) -> list[str]:
     """Those given, in the order known. Raises ConfigError for one that is not known."""
     if given is None:
         return list(known)
     by_name = {name.casefold(): name for name in known}
-    unknown = [name for name in given if name.strip().casefold() not in by_name]
+    unknown = sorted({name.strip() for name in given if name.strip().casefold() not in by_name})
     if unknown:
         raise ConfigError(f"There is no {what} {', '.join(unknown)}. There are: {', '.join(known) or 'none'}.")
     wanted = {by_name[name.strip().casefold()] for name in given}

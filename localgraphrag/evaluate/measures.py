@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localgraphrag.errors import ModelError, NotFoundError
-from localgraphrag.evaluate.facts import FactsReport, key_questions, score_facts
+from localgraphrag.evaluate.facts import FactsReport, key_questions, read_key, score_facts
 from localgraphrag.evaluate.gold import GoldSet, gold_questions, questions_of, read_gold, write_passages
 from localgraphrag.evaluate.qa import QAReport, score_answers
-from localgraphrag.evaluate.records import FOLDER, Row, read_rows, write_json, write_rows
+from localgraphrag.evaluate.records import FOLDER, Row, read_rows, write_json, write_rows, write_text
 
 if TYPE_CHECKING:
     from localgraphrag.embed import Embedder
@@ -33,9 +33,7 @@ def measure_facts(project: Project, key: Path | None = None, *, by_embedding: bo
     Without an embedder on this machine only what goes by name is scored. Raises ConfigError for a key or answers that
     cannot be read.
     """
-    from localgraphrag.demo import facts
-
-    known, answers = facts(key), read_rows(folder_of(project) / "answers.jsonl", *ANSWER_KEYS)
+    known, answers = read_key(key), read_rows(folder_of(project) / "answers.jsonl", *ANSWER_KEYS)
     embedder: Embedder | None = None
     if by_embedding:
         with suppress(ModelError):
@@ -47,9 +45,7 @@ def measure_facts(project: Project, key: Path | None = None, *, by_embedding: bo
 
 def write_key_questions(project: Project, key: Path | None = None) -> tuple[int, int]:
     """Add a key's questions to `questions.jsonl`; how many were added, and how many are there now."""
-    from localgraphrag.demo import facts
-
-    return add_questions(project, key_questions(facts(key)))
+    return add_questions(project, key_questions(read_key(key)))
 
 
 def measure_qa(project: Project, gold: Path | None = None) -> QAReport:
@@ -94,15 +90,17 @@ def write_report(project: Project, target: Path | None = None) -> Path:
     """
     from localgraphrag.evaluate.report import REPORT_FILE, read_evaluation, report_html
 
-    economics = project.economics() if project.index_path.exists() else None
+    economics, spent = None, {}
+    if project.index_path.exists():
+        economics = project.economics()
+        with project.store() as store:
+            spent = store.spent("query")
     name = project.folder.resolve().name
     counts = f"{len(economics.levels[-1].items):,} chunks, model {economics.model[:12]}" if economics else "no index"
-    page = report_html(
-        read_evaluation(folder_of(project)), economics, title=f"Evaluation of {name}", subtitle=f"{name}: {counts}"
-    )
+    found = read_evaluation(folder_of(project))
+    page = report_html(found, economics, title=f"Evaluation of {name}", subtitle=f"{name}: {counts}", spent=spent)
     path = target or folder_of(project) / REPORT_FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    write_text(path, page)
     return path
 
 

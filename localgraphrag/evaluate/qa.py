@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from localgraphrag.evaluate.facts import refused
-from localgraphrag.evaluate.gold import GoldQuestion, GoldSet
+from localgraphrag.evaluate.gold import LIHUA_NULL, GoldQuestion, GoldSet
 from localgraphrag.evaluate.records import Row, without_marks
 from localgraphrag.search.answer import Answer
 
@@ -141,12 +141,13 @@ def score_answers(
 def _score(question: GoldQuestion, row: Row, retrieved: Sequence[str] | None) -> QAScore:
     no = refused(row)
     measures = {"exact": exact_match, "f1": token_f1, "contains": contains}
-    if question.null or no:
-        best = dict.fromkeys(measures, float(question.null and no))
-        if question.null and not no:  # the words of the set's own refusal count as well
-            best = {name: max(measure(row["text"], g) for g in question.answers) for name, measure in measures.items()}
+    # Of a null question only a refusal is right, and the words that LiHua-World has for one; MuSiQue gives the answer
+    # that the question would have had.
+    right = [gold for gold in question.answers if not question.null or gold.strip().casefold() == LIHUA_NULL]
+    if no:
+        best = dict.fromkeys(measures, float(question.null))
     else:
-        best = {name: max(measure(row["text"], g) for g in question.answers) for name, measure in measures.items()}
+        best = {n: max((measure(row["text"], g) for g in right), default=0.0) for n, measure in measures.items()}
     cited = [source["document_id"] for citation in row["citations"] for source in citation["sources"]]
     return QAScore(
         question.id, row["condition"], row["answer_id"], question.kind, question.null, no, **best,

@@ -15,6 +15,7 @@ from typing import Any
 
 from localgraphrag.embed import Embedder
 from localgraphrag.errors import ConfigError, ModelError
+from localgraphrag.evaluate.ledger import Took
 from localgraphrag.evaluate.near import Near
 from localgraphrag.evaluate.records import Row
 from localgraphrag.llm.output import object_schema, schema
@@ -68,17 +69,25 @@ class QuestionSet:
     """Questions as rows of `questions.jsonl`.
 
     `replaced`: duplicates that were asked for again; `short`: how many personas, tasks and questions are missing since
-    nothing new came; `failed`: calls that failed.
+    nothing new came; `failed`: calls that failed; `took`: what the run took, where it was measured.
     """
 
     rows: tuple[Row, ...]
     replaced: int
     short: int
     failed: int
+    took: Took | None = None
 
 
 def make_questions(
-    description: str, sizes: Sizes, *, prompts: Prompts, runner: Runner, embedder: Embedder, seed: int = 0
+    description: str,
+    sizes: Sizes,
+    *,
+    prompts: Prompts,
+    runner: Runner,
+    embedder: Embedder,
+    seed: int = 0,
+    there: Sequence[str] = (),
 ) -> QuestionSet:
     """Make questions from a description of a corpus.
 
@@ -87,6 +96,8 @@ def make_questions(
     description : a few sentences: what the corpus is, from when, and what somebody would want of it.
     embedder : finds duplicates.
     seed : of asking again.
+    there : questions that there are already; what comes near one of them is a duplicate. The very same words are not,
+        so that a run that is made again comes out the same.
 
     Returns
     -------
@@ -107,7 +118,7 @@ def make_questions(
     personas = [((), one) for one in lister.fill("personas", {(): sizes.personas})[()]]
     tasks = lister.fill("tasks", {(persona,): sizes.tasks for _, persona in personas})
     wanted = {(*above, task): sizes.questions for above, listed in tasks.items() for task in listed}
-    questions = lister.fill("questions", wanted, everywhere=True)
+    questions = lister.fill("questions", wanted, there, everywhere=True)
     rows = [
         {"id": f"q-{content_hash(one)[:8]}", "question": one, "persona": persona, "task": task, "kind": "global"}
         for (persona, task), listed in questions.items()
@@ -130,8 +141,13 @@ class _Lister:
         self._near = Near(embedder)
         self.replaced = self.short = self.failed = 0
 
-    def fill(self, what: str, wanted: Mapping[Place, int], *, everywhere: bool = False) -> dict[Place, list[str]]:
-        """Lists of so many things for each place; `everywhere`: unlike those of all places, not only of their own."""
+    def fill(
+        self, what: str, wanted: Mapping[Place, int], there: Sequence[str] = (), *, everywhere: bool = False
+    ) -> dict[Place, list[str]]:
+        """Lists of so many things for each place, unlike what is `there`.
+
+        `everywhere`: unlike those of all places, not only of their own.
+        """
         kept: dict[Place, list[str]] = {place: [] for place in wanted}
         avoid: dict[Place, list[str]] = {place: [] for place in wanted}  # said, or near to what was said
         for attempt in range(TRIES + 1):
@@ -147,13 +163,24 @@ class _Lister:
                 for line in outcome.value.lines[: lacking[place]] if outcome.value else ():
                     others = [one for listed in kept.values() for one in listed] if everywhere else kept[place]
                     twin = self._near.twin(line, others, SAME_QUESTION)
-                    if twin is None:
+                    said = others[twin] if twin is not None else self._earlier(line, there)
+                    if said is None:
                         kept[place].append(line)
                     else:
-                        avoid[place] += [line, others[twin]]
+                        avoid[place] += [line, said]
                         self.replaced += 1
         self.short += sum(count - len(kept[place]) for place, count in wanted.items())
         return kept
+
+    def _earlier(self, line: str, there: Sequence[str]) -> str | None:
+        """The first of what is there that a line comes near, unless it is there itself.
+
+        The first, not the nearest: what this run adds comes later, and the run made again must ask for the same.
+        """
+        if line in there:
+            return None
+        cosines = self._near.cosines(line, there) if there else []
+        return next((one for one, cosine in zip(there, cosines, strict=True) if cosine >= SAME_QUESTION), None)
 
     def _unit(self, what: str, place: Place, count: int, taken: Sequence[str], attempt: int) -> Unit[Listed]:
         persona, task = (*place, "", "")[:2]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localgraphrag.errors import ConfigError
+from localgraphrag.llm.units import content_hash
 
 FOLDER = "evaluation"
 
@@ -60,14 +61,33 @@ def _made_by(path: Path) -> str:
     return f"Make it with `localgraphrag evaluate {command} --project {path.absolute().parent.parent}`."
 
 
+def answer_mark(answer: Mapping[str, Any]) -> str:
+    """What tells an answer from a later one to the same question: its id, or the hash of a text without one."""
+    return str(answer["answer_id"] or f"text-{content_hash(str(answer['text']))[:16]}")
+
+
+def answer_marks(answers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    """The marks of answers by question and condition."""
+    return {(str(row["question_id"]), str(row["condition"])): answer_mark(row) for row in answers}
+
+
+def merged(earlier: Iterable[Row], new: Iterable[Row], *keys: str) -> list[Row]:
+    """Earlier rows and new ones; of those that are alike in `keys` the new one, in the place of the earlier.
+
+    >>> merged([{"id": 1, "of": "a"}, {"id": 2, "of": "b"}], [{"id": 1, "of": "c"}], "id")
+    [{'id': 1, 'of': 'c'}, {'id': 2, 'of': 'b'}]
+    """
+    return list({tuple(str(row.get(key)) for key in keys): row for row in (*earlier, *new)}.values())
+
+
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write a JSON Lines file, one object a line, in one step: a reader sees the old file or the new one."""
-    _replace(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
+    write_text(path, "".join(json.dumps(plain(row), ensure_ascii=False) + "\n" for row in rows))
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file; dataclasses become objects."""
-    _replace(path, json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
+    write_text(path, json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -98,7 +118,8 @@ def without_marks(text: str) -> str:
     return _MARK.sub("", text)
 
 
-def _replace(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step: killed half way, it leaves what was there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
     beside.write_text(text, encoding="utf-8")

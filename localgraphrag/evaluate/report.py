@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from localgraphrag.errors import ConfigError
 from localgraphrag.evaluate import report_judged, report_sections
+from localgraphrag.evaluate.claims_summary import made_by, of_model, summarize_model
 from localgraphrag.evaluate.page import Anchors, Section, render
-from localgraphrag.evaluate.records import FOLDER, Row, read_json, read_rows
+from localgraphrag.evaluate.records import FOLDER, Row, plain, read_json, read_rows
+from localgraphrag.evaluate.verdicts import of_judge, summarize_judge
 from localgraphrag.search.question import CONDITIONS
 
 if TYPE_CHECKING:
     from localgraphrag.economics import Economics
+    from localgraphrag.llm.types import Usage
 
 REPORT_FILE = "report.html"
 
@@ -31,6 +35,7 @@ class Evaluation:
     claims_summary: Mapping[str, Any] | None = None
     facts: Mapping[str, Any] | None = None
     qa: Mapping[str, Any] | None = None
+    made_questions: Mapping[str, Any] | None = None
 
     @property
     def conditions(self) -> list[str]:
@@ -53,11 +58,37 @@ def read_evaluation(folder: Path) -> Evaluation:
         rows("answers.jsonl", *answered, *spent),
         rows("verdicts.jsonl", "question_id", "metric", "first", "second", "winner"),
         rows("claims.jsonl", "question_id", "condition", "claims"),
-        *(read_json(folder / f"{name}.json") for name in ("judgements", "claims", "facts", "qa")),
+        *(read_json(folder / f"{name}.json") for name in ("judgements", "claims", "facts", "qa", "questions")),
     )
 
 
-def report_html(evaluation: Evaluation, economics: Economics | None, *, title: str, subtitle: str = "") -> str:
+def counted(found: Evaluation) -> Evaluation:
+    """Without verdicts and claims on answers that have changed since, or of other models than the last.
+
+    The summaries are made anew from what is left, so that it does not matter which command was run first.
+    """
+    verdicts, claims = found.verdicts, found.claims
+    judgements, summary = found.judgements, found.claims_summary
+    if judgements:
+        judge, name = judgements["judge"], judgements.get("judge_name", "")
+        last = judgements.get("took")
+        judgements = plain(summarize_judge(verdicts, found.answers, judge, name)) | {"took": last}
+        verdicts = tuple(of_judge(verdicts, found.answers, judge)[0])
+    if summary:
+        by = made_by(summary)
+        summary = plain(summarize_model(claims, found.answers, verdicts if judgements else (), by))
+        claims = tuple(of_model(claims, found.answers, by.model, by.embedder)[0])
+    return replace(found, verdicts=verdicts, claims=claims, judgements=judgements, claims_summary=summary)
+
+
+def report_html(
+    evaluation: Evaluation,
+    economics: Economics | None,
+    *,
+    title: str,
+    subtitle: str = "",
+    spent: Mapping[str, Usage] = MappingProxyType({}),
+) -> str:
     """The report as one HTML file that needs no network and no script.
 
     Parameters
@@ -65,9 +96,11 @@ def report_html(evaluation: Evaluation, economics: Economics | None, *, title: s
     evaluation : what there is; sections of what was not run are left out.
     economics : of the index, or None where there is none.
     title, subtitle : at its head.
+    spent : by stage, what questions and the evaluation took in all runs (`Store.spent`).
 
     Raises ConfigError when there is nothing at all to report.
     """
+    evaluation = counted(evaluation)
     anchors = Anchors()
     questions = report_sections.Questions(evaluation.questions, evaluation.answers, anchors)
     made: list[report_sections.Made] = []
@@ -83,6 +116,13 @@ def report_html(evaluation: Evaluation, economics: Economics | None, *, title: s
         made.append(report_sections.economics_section(economics, anchors))
     if evaluation.answers:
         made.append(report_sections.answers_section(questions, evaluation.conditions, anchors))
+    last = {
+        "questions": (evaluation.made_questions or {}).get("took"),
+        "judge": (evaluation.judgements or {}).get("took"),
+        "claims": (evaluation.claims_summary or {}).get("took"),
+    }
+    if took := report_sections.took_section(last, spent, [section.id for section, _ in made]):
+        made.append((took, []))
     if not made:
         raise ConfigError(
             f"There is nothing to report yet: no index, and no answers in {FOLDER}/. Run `localgraphrag index` and "

@@ -1,9 +1,7 @@
 """Sections of the report on the judge's verdicts and on claims; each with the records behind it.
 
-Of `judgements.json` they read `judge`, `warning`, `directness_check` (a sentence) and, under `metrics`, for each metric
-`position_bias`, `failed` and `pairs`: `first`, `second`, `questions`, `rate` (of wins of the first), `low`, `high`,
-`p`, `p_holm`. Of `claims.json` they read `conditions`, by name: `answers`, `claims` (per answer), `clusters` (by
-threshold), `faithfulness`, `failed`; and `agreement`, by metric: `rate`, `pairs`.
+They take the summaries as JSON has them (`verdicts.Judgements`, `claims_summary.ClaimsReport`), and the rows that these
+were made of.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from typing import Any
 from localgraphrag.evaluate.page import Anchors, Figure, Link, Part, Section, Text, table
 from localgraphrag.evaluate.records import Row
 from localgraphrag.evaluate.report_sections import Made, Questions, percent, whole
+from localgraphrag.llm.catalog import model_name
 from localgraphrag.plots import Bar, Cell, bar_chart, heat_map
 from localgraphrag.search.question import CONDITIONS
 
@@ -22,7 +21,8 @@ def judged_section(
     judgements: Mapping[str, Any], verdicts: Sequence[Row], questions: Questions, anchors: Anchors
 ) -> Made:
     """Win rates of every pair by metric, how sure they are, and how far the judge can be trusted."""
-    parts: list[Part] = [Text(f"Judge: {judgements['judge']}.")]
+    parts: list[Part] = [Text(f"Judge: {judgements['judge_name']}.")]
+    parts += _left_out("verdicts", judgements)
     if judgements.get("warning"):
         parts.append(Text(judgements["warning"], warning=True))
     if judgements.get("directness_check"):
@@ -92,20 +92,26 @@ def _verdicts(metric: str, pair: Row, verdicts: Sequence[Row], questions: Questi
 def claims_section(summary: Mapping[str, Any], claims: Sequence[Row], questions: Questions, anchors: Anchors) -> Made:
     """Claims per answer, how many kinds of them there are, and how many their sources bear out."""
     rows, bars, records = [], [], []
+    parts: list[Part] = [Text(f"Claims found and checked by {summary['model_name'] or summary['model']}.")]
+    parts += _left_out("answers' claims", summary)
     thresholds = list(dict.fromkeys(t for found in summary["conditions"].values() for t in found["clusters"]))
     for name, found in summary["conditions"].items():
         where = anchors("claims", name)
-        figures = [whole(found["answers"]), f"{found['claims']:.1f}"]
+        figures = [whole(found["answers"]), f"{found['claims']:.1f}", f"{found['exact']:.1f}"]
         figures += [f"{found['clusters'][t]:.1f}" if t in found["clusters"] else "-" for t in thresholds]
-        figures += [percent(found["faithfulness"]), whole(found.get("failed", 0))]
+        figures += [percent(found["faithfulness"]), *(whole(found[n]) for n in ("checked", "unchecked", "failed"))]
         rows.append(((), [name, *(Link(figure, where) for figure in figures)]))
         bars.append(Bar(name, found["claims"], f"{found['claims']:.1f}", "#" + where))
         records.append(_claims(name, [row for row in claims if row["condition"] == name], questions, where))
-    heads = ("condition", "answers", "claims", *(f"clusters at {t}" for t in thresholds), "faithful", "failed")
-    parts: list[Part] = [
-        table(heads, rows, range(1, len(heads)), "Means per answer. Faithful: the cited sources bear the claim out."),
-        Figure(bar_chart("Claims per answer", [("", bars)]), "Different claims per answer, on average."),
-    ]
+    clusters = (f"clusters at {t}" for t in thresholds)
+    heads = ("condition", "answers", "claims", "by word", *clusters, "faithful", "of", "not checked", "failed")
+    caption = (
+        "Means per answer: claims that differ by word and meaning, and by word alone. Faithful: of so many claims that "
+        "were checked, the share that the cited sources bear out; a claim without a citation is not checked."
+    )
+    if rows:
+        parts.append(table(heads, rows, range(1, len(heads)), caption))
+        parts.append(Figure(bar_chart("Claims per answer", [("", bars)]), "Different claims per answer, on average."))
     agreement = ", ".join(
         f"{metric} {percent(found['rate'])} of {found['pairs']} pairs"
         for metric, found in summary.get("agreement", {}).items()
@@ -123,6 +129,18 @@ def _claims(condition: str, rows: Sequence[Row], questions: Questions, where: st
     found = [((), cells(row, claim)) for row in rows for claim in row["claims"]]
     failed = [((), [questions.link(row["question_id"]), row["error"], ""]) for row in rows if row.get("error")]
     return Section(where, f"Claims under {condition}", (table(("question", "claim", "supported"), [*found, *failed]),))
+
+
+def _left_out(what: str, summary: Mapping[str, Any]) -> list[Part]:
+    """What is in the file and not in the figures."""
+    parts: list[Part] = []
+    if summary.get("outdated"):
+        text = f"{summary['outdated']} {what} are left out: they are on answers that have changed since."
+        parts.append(Text(text, warning=True))
+    if summary.get("others"):
+        others = ", ".join(map(model_name, summary["others"]))
+        parts.append(Text(f"The file keeps {what} of other models too, which are not in these figures: {others}."))
+    return parts
 
 
 def _p(value: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from localgraphrag.plots import Bar, bar_chart
 
 if TYPE_CHECKING:
     from localgraphrag.economics import Economics, StageCost
+    from localgraphrag.llm.types import Usage
 
 Made = tuple[Section, list[Section]]
 """A section, and those of its records."""
@@ -221,6 +223,41 @@ def _qa_records(condition: str, scores: Sequence[Row], questions: Questions, anc
     return Section(
         anchors("gold", "all", condition), f"Gold answers under {condition}", (table(heads, rows, range(2, 8)),)
     )
+
+
+STAGES = {"questions": ("questions",), "judge": ("judge",), "claims": ("claims", "support")}
+"""Steps of the evaluation, and the stages whose units they make."""
+
+
+def took_section(
+    last: Mapping[str, Mapping[str, Any] | None], spent: Mapping[str, Usage], there: Sequence[str]
+) -> Section | None:
+    """What the steps that ask a model took, in their last run and in all; None if there is nothing to tell.
+
+    `there`: ids of the sections of the page.
+    """
+    where = {"questions": "answers", "judge": "judged", "claims": "claims"}
+    rows: list[Cells] = []
+    for step, stages in STAGES.items():
+        href = where[step] if where[step] in there else ""
+        found = last.get(step)
+        used = [spent[stage] for stage in stages if stage in spent]
+        if found:
+            rows.append(((), [step, "last", *(Link(figure, href) for figure in _took(found))]))
+        if used:
+            everything = asdict(sum(used[1:], used[0]))
+            rows.append(((), [step, "all", *(Link(figure, href) for figure in _took(everything))]))
+    heads = ("step", "runs", "calls", "tokens in", "read anew", "written", "minutes")
+    caption = (
+        "Minutes of the last run are by the clock; those of all runs are those of every call, which are made side by "
+        "side, and so add up to more. Answers have figures of their own."
+    )
+    return Section("took", "What the evaluation took", (table(heads, rows, range(2, 7), caption),)) if rows else None
+
+
+def _took(found: Mapping[str, Any]) -> list[str]:
+    figures = [whole(found[name]) for name in ("calls", "prompt_tokens", "read_tokens", "output_tokens")]
+    return [*figures, f"{found['seconds'] / 60:.1f}"]
 
 
 def economics_section(found: Economics, anchors: Anchors) -> Made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -10,7 +11,11 @@ from typing import Any
 
 CONFIDENCE = 0.95
 
-_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+# Where a script puts no spaces between words, each character with its marks is one. Vowel signs, which `\w` does not
+# count as letters, belong to their word.
+_MARK = "".join(chr(c) for c in range(0x300, 0x10000) if unicodedata.category(chr(c)) in ("Mn", "Mc"))
+_WORD = re.compile(rf"[{_UNSPACED}][{_MARK}]*|(?:(?![{_UNSPACED}])[^\W_]|[{_MARK}])+")
 
 
 @dataclass(frozen=True)
@@ -58,11 +63,20 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in multipletests(list(p_values), method="holm")[1]] if p_values else []
 
 
-class _Words:
-    """Words of any script; rouge-score's own tokenizer knows Latin letters only, and for these they are the same."""
+def words(text: str) -> list[str]:
+    """The words of a text in any script, in small letters; single characters where a script has no spaces.
 
+    For Latin letters they are those of rouge-score, whose tokenizer knows no others.
+
+    >>> words("The pier, 1931"), words("桥塌了"), words("नदी में")
+    (['the', 'pier', '1931'], ['桥', '塌', '了'], ['नदी', 'में'])
+    """
+    return _WORD.findall(text.lower())
+
+
+class _Words:
     def tokenize(self, text: str) -> list[str]:
-        return _WORD.findall(text.lower())
+        return words(text)
 
 
 def rouge_l(text: str, other: str) -> float:

@@ -6,22 +6,24 @@ that a step that is run again costs nothing for what was done before.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from localgraphrag.errors import ConfigError, ModelError
 from localgraphrag.evaluate import claims as taking_apart
-from localgraphrag.evaluate.claims_summary import ClaimsReport, claim_row, summarize_claims
+from localgraphrag.evaluate.claims_summary import ClaimsReport, claim_row, made_by, summarize_model
 from localgraphrag.evaluate.grid import Answered, Ledger, Unanswered, answer_all
-from localgraphrag.evaluate.judge import comparisons, judge_units, verdict_rows
+from localgraphrag.evaluate.judge import chosen, comparisons, judge_units, verdict_rows
+from localgraphrag.evaluate.ledger import took
 from localgraphrag.evaluate.measures import ANSWER_KEYS, add_questions, folder_of
 from localgraphrag.evaluate.near import Near
 from localgraphrag.evaluate.questions import QuestionSet, Sizes, make_questions
-from localgraphrag.evaluate.records import FOLDER, Row, read_rows, write_json, write_rows
-from localgraphrag.evaluate.verdicts import Judgements, summarize
+from localgraphrag.evaluate.records import FOLDER, Row, merged, read_json, read_rows, write_json, write_rows
+from localgraphrag.evaluate.verdicts import Judgements, of_judge, summarize_judge
 from localgraphrag.llm.catalog import model_name
 from localgraphrag.llm.units import Outcome, Unit, content_hash, run_all
 
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
     from localgraphrag.store import Store
 
 T = TypeVar("T")
+
+CALL_KEYS = ("question_id", "metric", "first", "second", "repeat", "judge")
+CLAIM_KEYS = ("question_id", "condition", "model", "embedder")
+"""What tells rows of `verdicts.jsonl` and of `claims.jsonl` apart: those of other conditions or models stay."""
 
 
 @dataclass(frozen=True)
@@ -53,16 +59,25 @@ def write_questions(
     Returns the questions, how many of them are new to the file, and how many are in it now. Raises what
     `make_questions` raises, and NotIndexedError: an evaluation is of an index.
     """
+    begun = time.monotonic()
+    path = folder_of(project) / "questions.jsonl"
+    there = [row["question"] for row in read_questions(path)] if path.exists() else []
     with project.asking(embedding=True, progress=progress) as asking:
         assert asking.embedder is not None
         with asking.reporter.stage("questions") as stage:
             asking.runner.stage = stage
             made = make_questions(
                 description, sizes or Sizes(), prompts=project.prompts, runner=asking.runner,
-                embedder=asking.embedder, seed=project.settings.seed,
+                embedder=asking.embedder, seed=project.settings.seed, there=there,
             )  # fmt: skip
         asking.runner.finish()
-    return made, *add_questions(project, made.rows)
+        made = replace(made, took=took(asking.runner, time.monotonic() - begun))
+    added, now = add_questions(project, made.rows)
+    counts = {"replaced": made.replaced, "short": made.short, "failed": made.failed}
+    write_json(
+        folder_of(project) / "questions.json", {"made": len(made.rows), "added": added, **counts, "took": made.took}
+    )
+    return made, added, now
 
 
 def read_questions(path: Path) -> list[Row]:
@@ -90,38 +105,65 @@ def run(
 
     Answers under other conditions stay in the file, those to questions no longer asked in these words do not.
 
-    Raises ConfigError for a file without questions or an unknown condition, NotIndexedError, ModelError.
+    Raises ConfigError for a file without questions, or one that has other words under an id than `questions.jsonl`,
+    or an unknown condition; NotIndexedError, ModelError.
     """
     from localgraphrag.search.question import condition
 
     there = project.conditions()
-    chosen = [condition(name) for name in (there if conditions is None else conditions)]
-    absent = [c.name for c in chosen if c.name not in there]
+    wanted = [condition(name) for name in (there if conditions is None else conditions)]
+    absent = [c.name for c in wanted if c.name not in there]
     if absent:
         raise ConfigError(f"This index has no {', '.join(absent)}. It has {', '.join(there)}.")
     if questions is not None:
+        _check_words(project, questions)
         add_questions(project, read_questions(questions))
     asked = read_questions(questions or folder_of(project) / "questions.jsonl")
     if not asked:
         raise ConfigError("There is no question in the file. `localgraphrag evaluate questions` makes some.")
     done = []
-    for one in dict.fromkeys(chosen):
-        done.append(_answered(project, one, asked, progress))
-        _write_answers(project, done[-1])
+    for one in dict.fromkeys(wanted):
+        untried = _not_askable(project, one, asked)
+        done.append(untried or _answered(project, one, asked, progress))
+        if untried is None:
+            _write_answers(project, done[-1])
     return GridReport(
         len(asked), {one.condition: one.ledger for one in done}, tuple(u for one in done for u in one.unanswered)
     )
 
 
+def _check_words(project: Project, given: Path) -> None:
+    """Raise ConfigError where a file has other words for a question than `questions.jsonl`.
+
+    The answers would be to the one, and the judge would read the other.
+    """
+    path = folder_of(project) / "questions.jsonl"
+    words = {str(row["id"]): row["question"] for row in read_questions(path)} if path.exists() else {}
+    other = [
+        str(row["id"]) for row in read_questions(given) if words.get(str(row["id"]), row["question"]) != row["question"]
+    ]
+    if other:
+        raise ConfigError(
+            f"{given} asks {', '.join(sorted(other))} in other words than {path}. Give a question that has changed an "
+            f"id of its own, or change or delete its line in {path.name}."
+        )
+
+
+def _not_askable(project: Project, condition: Condition, questions: Sequence[Row]) -> Answered | None:
+    """What comes of a condition that this machine cannot answer under at all; None if it can."""
+    if condition.method != "ss":
+        return None
+    try:
+        _ = project.embedder
+    except ModelError as error:
+        lost = tuple(Unanswered(str(row["id"]), condition.name, str(error)) for row in questions)
+        return Answered(condition.name, (), Ledger(0, 0, len(lost), 0, 0, 0, 0, 0.0), lost)
+    return None
+
+
 def _answered(
     project: Project, condition: Condition, questions: Sequence[Row], progress: OnProgress | None
 ) -> Answered:
-    if condition.method == "ss":
-        try:
-            _ = project.embedder
-        except ModelError as error:
-            lost = tuple(Unanswered(str(row["id"]), condition.name, str(error)) for row in questions)
-            return Answered(condition.name, (), Ledger(0, 0, len(lost), 0, 0, 0, 0, 0.0), lost)
     with project.asking(embedding=True if condition.method == "ss" else None, progress=progress) as asking:
         found = answer_all(asking, condition, questions, project.settings.seed)
         asking.runner.finish()
@@ -156,6 +198,9 @@ def judge_answers(
 ) -> Judgements:
     """Compare the answers in `answers.jsonl` two by two; write `verdicts.jsonl` and `judgements.json`.
 
+    Verdicts of other conditions, metrics, rounds and judges stay in the file. The summary is of this judge, over all
+    its verdicts on the answers as they are now; where there are claims, they are compared with these.
+
     Parameters
     ----------
     conditions, metrics : None takes all there are.
@@ -164,6 +209,7 @@ def judge_answers(
 
     Raises ConfigError for what cannot be judged, ModelError when every call failed.
     """
+    begun, folder = time.monotonic(), folder_of(project)
     questions, answers = _read_answers(project)
     with project.asking(engine=engine, progress=progress) as asking:
         seen = _chunks_seen(asking.store, answers)
@@ -176,12 +222,18 @@ def judge_answers(
             )
         outcomes = _batch(asking, "judge", judge_units(calls, project.prompts))
         asking.runner.finish()
-        judge = asking.runner.engine.identity
-    rows = verdict_rows(calls, outcomes, judge)
+        judge, spent = asking.runner.engine.identity, took(asking.runner, time.monotonic() - begun)
     _check(outcomes.values(), "judge")
-    found = summarize(rows, judge, model_name(judge))
-    write_rows(folder_of(project) / "verdicts.jsonl", rows)
-    write_json(folder_of(project) / "judgements.json", found)
+    rows = merged(_there(folder, "verdicts"), verdict_rows(calls, outcomes, judge), *CALL_KEYS)
+    found = summarize_judge(rows, answers, judge, model_name(judge), spent)
+    write_rows(folder / "verdicts.jsonl", rows)
+    write_json(folder / "judgements.json", found)
+    if known := read_json(folder / "claims.json"):
+        by = made_by(known)
+        write_json(
+            folder / "claims.json",
+            summarize_model(_there(folder, "claims"), answers, of_judge(rows, answers, judge)[0], by),
+        )
     return found
 
 
@@ -194,32 +246,49 @@ def measure_claims(
 ) -> ClaimsReport:
     """Take the answers in `answers.jsonl` apart into claims and check these; write `claims.jsonl` and `claims.json`.
 
-    Parameters as for `judge_answers`. Where there are verdicts, the claims are compared with them. Raises ConfigError,
-    and ModelError when every call failed or there is no embedder.
+    Parameters as for `judge_answers`. Claims of other conditions and models stay in the file. Where there are verdicts,
+    the claims are compared with those of the last judge. Raises ConfigError, and ModelError when every call failed or
+    there is no embedder.
     """
+    begun, folder = time.monotonic(), folder_of(project)
     questions, answers = _read_answers(project)
-    wanted = {name.strip().upper() for name in conditions or [row["condition"] for row in answers]}
+    there = list(dict.fromkeys(row["condition"] for row in answers))
+    wanted = chosen("condition with answers", conditions, there)
     words = {str(row["id"]): row["question"] for row in questions}
-    chosen = [row for row in answers if row["condition"].upper() in wanted and str(row["question_id"]) in words]
-    if not chosen:
-        there = dict.fromkeys(row["condition"] for row in answers)
-        raise ConfigError(f"No answer to take apart under {', '.join(wanted)}; there are {', '.join(there) or 'none'}.")
+    taken = [row for row in answers if row["condition"] in wanted and str(row["question_id"]) in words]
+    if not taken:
+        raise ConfigError(
+            f"No question of questions.jsonl has an answer under {', '.join(wanted) or 'any condition'}. Run "
+            "`localgraphrag evaluate run` first."
+        )
     with project.asking(engine=engine, embedding=True, progress=progress) as asking:
         assert asking.embedder is not None
         model, near = asking.runner.engine.identity, Near(asking.embedder)
         seen = _chunks_seen(asking.store, answers)
-        said = [taking_apart.spoken(words[str(r["question_id"])], r, seen.get(r["answer_id"], ())) for r in chosen]
+        said = [taking_apart.spoken(words[str(r["question_id"])], r, seen.get(r["answer_id"], ())) for r in taken]
         units = taking_apart.claim_units((one for parts in said for one in parts), project.prompts)
         stated = _batch(asking, "claims", units)
         _check(stated.values(), "claims")
-        rows = _claim_rows(asking, chosen, said, stated, near)
-        asking.runner.finish()
         embedder = asking.embedder.identity
-    path = folder_of(project) / "verdicts.jsonl"
-    found = summarize_claims(rows, read_rows(path) if path.exists() else [], model, embedder)
-    write_rows(folder_of(project) / "claims.jsonl", rows)
-    write_json(folder_of(project) / "claims.json", found)
+        made = _claim_rows(asking, taken, said, stated, near)
+        rows = merged(
+            _there(folder, "claims"), [{**row, "model": model, "embedder": embedder} for row in made], *CLAIM_KEYS
+        )
+        asking.runner.finish()
+        spent = took(asking.runner, time.monotonic() - begun)
+    judge = (read_json(folder / "judgements.json") or {}).get("judge", "")
+    verdicts, _ = of_judge(_there(folder, "verdicts"), answers, judge)
+    by = ClaimsReport(model, embedder, {}, {}, model_name(model), took=spent)
+    found = summarize_model(rows, answers, verdicts, by)
+    write_rows(folder / "claims.jsonl", rows)
+    write_json(folder / "claims.json", found)
     return found
+
+
+def _there(folder: Path, name: str) -> list[Row]:
+    """The rows of a file, which may not be there yet."""
+    path = folder / f"{name}.jsonl"
+    return read_rows(path) if path.exists() else []
 
 
 def _claim_rows(
@@ -242,6 +311,7 @@ def _claim_rows(
             if passages:
                 units.append(taking_apart.support_unit(name, claim, passages, asking.prompts))
     checked = _batch(asking, "support", units)
+    _check(checked.values(), "support")
     return [
         claim_row(
             answer, parts, stated, len(everything), exact,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
-from localgraphrag.evaluate.records import Row
+from localgraphrag.evaluate.ledger import Took
+from localgraphrag.evaluate.records import Row, answer_marks
 from localgraphrag.evaluate.statistics import holm, signed_rank, win_rate
+
+SIDES = ("first", "second")
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,11 @@ class MetricSummary:
 
 @dataclass(frozen=True)
 class Judgements:
-    """What the verdicts come to. `rates`: by metric, then row and column, how often the row wins."""
+    """What the verdicts of one judge come to. `rates`: by metric, then row and column, how often the row wins.
+
+    `outdated` verdicts are on answers that have changed since, and `others` are judges whose verdicts are in the file
+    as well; none of these count. `took`: the last run.
+    """
 
     judge: str
     judge_name: str
@@ -58,6 +65,30 @@ class Judgements:
     directness_check: str
     metrics: Mapping[str, MetricSummary]
     rates: Mapping[str, Mapping[str, Mapping[str, float]]]
+    outdated: int = 0
+    others: tuple[str, ...] = ()
+    took: Took | None = None
+
+
+def of_judge(verdicts: Iterable[Row], answers: Iterable[Row], judge: str) -> tuple[list[Row], int]:
+    """The verdicts of a judge on the answers as they are now; and how many of its verdicts are on earlier answers."""
+    now = answer_marks(answers)
+    its = [row for row in verdicts if row.get("judge") == judge]
+    current = [
+        row
+        for row in its
+        if all(now.get((str(row["question_id"]), row[side]), "") == row.get(f"{side}_answer") for side in SIDES)
+    ]
+    return current, len(its) - len(current)
+
+
+def summarize_judge(
+    verdicts: Sequence[Row], answers: Iterable[Row], judge: str, judge_name: str, took: Took | None = None
+) -> Judgements:
+    """`summarize` over `of_judge`, from all rows of `verdicts.jsonl` and `answers.jsonl`."""
+    current, outdated = of_judge(verdicts, answers, judge)
+    others = tuple(sorted({str(row.get("judge", "")) for row in verdicts} - {judge}))
+    return replace(summarize(current, judge, judge_name), outdated=outdated, others=others, took=took)
 
 
 def round_scores(verdicts: Iterable[Row]) -> dict[tuple[str, str, str, str], list[tuple[float, str]]]:

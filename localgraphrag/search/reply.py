@@ -253,12 +253,24 @@ def read_answer(text: str) -> Written:
 
 
 def one_turn(
-    stage: str, name: str, request: Request, read: Callable[[str], T], result: type[T], passages: Sequence[Passage]
+    stage: str,
+    name: str,
+    request: Request,
+    read: Callable[[str], T],
+    result: type[T],
+    passages: Sequence[Passage],
+    *,
+    check: Callable[[Completion], None] | None = None,
 ) -> Unit[T]:
-    """A unit of one request and its reply. Its key holds all that the model is given and may say."""
+    """A unit of one request and its reply. Its key holds all that the model is given and may say.
+
+    `check` looks at a reply before it is read, and raises ConversationError for one that does not count.
+    """
 
     def ask() -> Conversation[T]:
         completion: Completion = yield request
+        if check:
+            check(completion)
         return read(completion.text)
 
     shown = (*(message.content for message in request.prefix), request.prompt, request.output.schema)
