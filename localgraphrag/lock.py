@@ -19,7 +19,8 @@ class WriterLock:
     A pid file alone would outlive `kill -9`; this lock does not. The file stays when the lock is freed: removing it
     would race with the next holder.
 
-    Raises StoreLockedError, naming the holder, when another process or another Store of this one has it.
+    Raises StoreLockedError, naming the holder, when another process or another Store of this one has it; OSError where
+    the file cannot be written.
     """
 
     def __init__(self, path: Path, purpose: str, since: str) -> None:
@@ -34,8 +35,12 @@ class WriterLock:
                 f"{path.with_suffix('')} is being written by {holder}. Wait for it to end or stop it; "
                 "what it has stored is kept, and questions can be asked meanwhile."
             ) from None
-        self._file.truncate(0)
-        self._file.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": since}).encode())
+        try:
+            self._file.truncate(0)
+            self._file.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": since}).encode())
+        except OSError:  # a full disk
+            self.release()
+            raise
 
     def release(self) -> None:
         """Free the lock. Safe to call twice."""

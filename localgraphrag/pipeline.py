@@ -12,6 +12,7 @@ from localgraphrag import tables
 from localgraphrag.chunks import Chunk, chunk_document
 from localgraphrag.communities import Hierarchy, detect_communities
 from localgraphrag.config import Settings
+from localgraphrag.console import duration
 from localgraphrag.documents import Document, Reading, Skipped
 from localgraphrag.embed import Embedder, Matrix
 from localgraphrag.errors import EmptyExtractionError
@@ -24,7 +25,7 @@ from localgraphrag.progress import OnProgress, Reporter, Stage
 from localgraphrag.prompts import Prompts
 from localgraphrag.runner import Failure, Overheard, StoredRunner
 from localgraphrag.store import Store
-from localgraphrag.summaries import Coverage, Report, coverage, plan_reports, write_reports
+from localgraphrag.summaries import Coverage, Report, context_budget, coverage, plan_reports, write_reports
 
 EMPTY_CHUNKS = 10
 """Chunks that may come back without an entity before the run stops."""
@@ -69,8 +70,8 @@ class IndexSummary:
 
     @property
     def complete(self) -> bool:
-        """No unit failed and no file was skipped."""
-        return not self.failures and not self.skipped
+        """No unit failed and no file was skipped, but for those left out deliberately."""
+        return not self.failures and all(file.deliberate for file in self.skipped)
 
 
 def index_project(
@@ -99,6 +100,8 @@ def index_project(
 
     Raises
     ------
+    ContextError
+        A chunk, or a report, does not fit the model's context with its instructions. Nothing is done then.
     EmptyExtractionError
         The first chunks all came back without an entity.
     StoreFullError
@@ -110,6 +113,8 @@ def index_project(
     documents = tables.in_order(reading.documents)
     with reporter.stage("chunk", len(documents)) as stage:
         chunks = tuple(_chunks(documents, settings, engine, stage))
+    context_budget(settings, prompts, engine)
+    extraction.check_room(chunks, settings, prompts, engine)
     tables.add_documents(store, documents)
     runner = StoredRunner(Overheard(engine), store, documents={chunk.id: chunk.document_id for chunk in chunks})
     with reporter.stage("extract", len(chunks), each=usual_chunk(chunks, settings).tokens) as stage:
@@ -231,7 +236,9 @@ def reports_of(
         return {}
     planned = plan_reports(graph, hierarchy, levels, settings, prompts, runner.engine, written)
     named = ", ".join(f"C{k}" for k in levels)
-    told = f"up to {len(planned)} reports for {named}"
+    told = f"up to {len(planned)} reports for {named}, a call of the model each"
+    if each := runner.usual_seconds("report"):
+        told += f", about {duration(each * len(planned))}"
     with reporter.stage("report", len(planned), told, usual_report(settings).tokens) as stage:
         runner.stage = stage
         return write_reports(graph, hierarchy, levels, settings, prompts, runner, embedder=embedder, written=written)

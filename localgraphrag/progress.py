@@ -41,9 +41,9 @@ class Reporter:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def stage(self, name: str, total: int = 0, detail: str = "", each: float = 0.0) -> Iterator[Stage]:
-        """Tell that a stage begins and ends, and keep its seconds. `each`: tokens that a unit will likely take."""
-        stage = Stage(name, total, self.told, each)
+    def stage(self, name: str, total: int = 0, detail: str = "", each: float = 0.0, after: int = 0) -> Iterator[Stage]:
+        """Tell that a stage begins and ends, and keep its seconds. See `Stage`."""
+        stage = Stage(name, total, self.told, each, after)
         stage.tell(detail)
         if hasattr(self.engine, "on_heartbeat"):
             self.engine.on_heartbeat = stage.heartbeat
@@ -61,6 +61,7 @@ class Reporter:
 class Stage:
     """A stage at work.
 
+    `total` 0: not known. `after`: units that come after those a runner is given first.
     `each`: tokens that a unit will take, as far as can be said before any is finished. `fresh` units were not found
     stored, and took `spent` tokens; `tokens` were read and written in all turns that have ended, `underway` in others.
     `stored` units were found and not told yet.
@@ -70,6 +71,7 @@ class Stage:
     total: int
     told: OnProgress | None
     each: float = 0.0
+    after: int = 0
     done: int = 0
     fresh: int = 0
     spent: int = 0
@@ -78,6 +80,11 @@ class Stage:
     stored: int = 0
     detail: str = ""
     started: float = field(default_factory=time.monotonic)
+
+    def expect(self, count: int) -> None:
+        """So many units are given to the runner: how many there are in all, unless that is known."""
+        if not self.total:
+            self.total = self.done + count + self.after
 
     def step(self, detail: str = "", count: int = 1) -> None:
         """Tell that `count` more are done."""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import textwrap
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from localgraphrag.config import INDEX_FILE, PROMPTS_FOLDER, SETTINGS_FILE, Settings, load_settings
+from localgraphrag.config import (
+    INDEX_FILE,
+    PROMPTS_FOLDER,
+    SETTINGS_FILE,
+    Settings,
+    in_environment,
+    load_settings,
+    settings_text,
+)
 from localgraphrag.errors import (
     ConfigError,
     ModelError,
-    NoDocumentsError,
     NotIndexedError,
     StoreError,
     StoreLockedError,
@@ -83,22 +89,33 @@ class Project:
         Parameters
         ----------
         engine, embedder : in place of those that the settings name; the caller closes them.
-        overrides : settings in place of those in the file; None means not given.
+        overrides : settings in place of those in the file, for this project object alone; None means not given.
+
+        An index that was made with a model named by an override or a variable goes on with it: another one could not
+        add to it. Naming a model again, or changing it in the file, is what chooses another.
 
         Raises ConfigError for a setting that cannot be used.
         """
         path = Path(folder)
+        if engine is None and overrides.get("model") is None and not in_environment("model"):
+            from localgraphrag.remembered import model_of_index
+
+            overrides["model"] = model_of_index(path)
         return cls(path, load_settings(path, **overrides), engine=engine, embedder=embedder)
 
     @classmethod
     def init(cls, folder: StrPath, **overrides: Any) -> Project:
-        """Make the folder with a settings file that names every setting. Raises ConfigError if there is one already."""
+        """Make the folder with a settings file that names every setting: the overrides, and for the rest the defaults.
+
+        Raises ConfigError if there is a file already.
+        """
         path = Path(folder)
         if (path / SETTINGS_FILE).exists():
             raise ConfigError(f"{path / SETTINGS_FILE} is there already. Edit it, or delete it to start from defaults.")
         project = cls.open(path, **overrides)
         path.mkdir(parents=True, exist_ok=True)
-        (path / SETTINGS_FILE).write_text(settings_text(project.settings), encoding="utf-8")
+        given = {name: getattr(project.settings, name) for name, value in overrides.items() if value is not None}
+        (path / SETTINGS_FILE).write_text(settings_text(given), encoding="utf-8")
         return project
 
     @property
@@ -161,7 +178,7 @@ class Project:
         paths : files and folders; None means those of the last run. Documents that are in the index and not (or no
             longer) there are dropped from it, with all that was made of them.
         drop : also documents of paths of the last run that are still there and named no more, and those of folders that
-            are gone or empty, as a drive is that is not mounted.
+            are gone or empty, as a drive is that is not mounted. If nothing is left to read, the index is made empty.
         progress : called with a `Progress` whenever there is something to tell.
 
         Raises
@@ -169,19 +186,27 @@ class Project:
         ConfigError
             Without `drop`: whole paths of the last run would be lost; nothing has been changed then.
         NoDocumentsError
-            Nothing readable; nothing has been made then.
+            Nothing readable, and no index to empty; nothing has been made then.
         StoreLockedError
             Another run is at work.
         ModelError
-            The model is missing, broken, or too small; nothing has been made then.
+            The model is missing, broken, or too small; nothing has been made then. A missing one is told before
+            anything is read.
         EmptyExtractionError, StoreFullError
             See `index_project`; what was done is kept.
         """
         from localgraphrag.pipeline import index_project
+        from localgraphrag.remembered import ONE_OFF_MODEL, choose_paths, last_run, one_off_model, portable
         from localgraphrag.store import Store
 
-        given = self._paths(paths, drop)
-        reading = self._read(given, progress)
+        last = last_run(self.folder)
+        given = choose_paths(_several(paths), last, drop=drop)
+        may_empty = drop and last.has_text
+        # Those of last time may all be gone; one that is named now and is not there is a mistake.
+        there = [path for path in given if path.exists()] if may_empty and paths is None else given
+        reading = self._read(there, progress, may_be_empty=may_empty)
+        if not reading.documents:
+            return self._empty(given, reading)
         with self._model_at_work:
             if not self.index_path.exists():
                 _ = self.engine  # if it cannot be loaded, no file is made
@@ -196,12 +221,47 @@ class Project:
                         f"their words alone: {error}"
                     )
                 if not (self.folder / SETTINGS_FILE).exists():
-                    (self.folder / SETTINGS_FILE).write_text(settings_text(self.settings), encoding="utf-8")
-                meta = {"paths": [self._portable(path) for path in given], "settings": self.settings.model_dump()}
-                return index_project(
+                    (self.folder / SETTINGS_FILE).write_text(settings_text(), encoding="utf-8")
+                meta = {
+                    "paths": [portable(path, self.folder) for path in given],
+                    "settings": self.settings.model_dump(),
+                    ONE_OFF_MODEL: one_off_model(self.settings.model, self.folder),
+                }
+                summary = index_project(
                     store, self.settings, engine, embedder, self.prompts, reading,
                     meta=meta, progress=progress, warnings=warnings,
                 )  # fmt: skip
+        unknown = _unknown_levels(self.settings.report_levels, len(summary.communities))
+        return replace(summary, warnings=(*summary.warnings, *unknown))
+
+    def _check_model(self) -> None:
+        """Raise ModelError if the model is missing or broken. Nothing is loaded."""
+        if self._engine is None:
+            from localgraphrag.llm.catalog import resolve_model
+
+            resolve_model(self.settings.model, beside=self.folder)
+
+    def _empty(self, paths: Sequence[Path], reading: Reading) -> IndexSummary:
+        """Make the state of the index one without documents, and forget all that was made of those there were."""
+        from localgraphrag import tables
+        from localgraphrag.communities import Hierarchy
+        from localgraphrag.graph import Graph
+        from localgraphrag.pipeline import IndexSummary
+        from localgraphrag.remembered import listed, portable
+        from localgraphrag.store import Store
+
+        started = time.monotonic()
+        with Store(self.index_path, writer="index") as store:
+            removed = store.scalar("SELECT count(DISTINCT document_id) FROM sources")
+            nothing = tables.Index((), (), Graph((), (), ()), Hierarchy(()), {})
+            meta = {"paths": [portable(path, self.folder) for path in paths]}
+            tables.save_index(store, nothing, used={}, model=store.get("model") or "", meta=meta)
+        warning = f"The index is empty now: {listed(paths)} held nothing to read, and what there was has been dropped."
+        return IndexSummary(
+            documents=0, chunks=0, entities=0, relationships=0, claims=0, communities=(), coverage=(), added=0,
+            removed=removed, stages=(), failures=(), skipped=reading.skipped, warnings=(warning,),
+            seconds=time.monotonic() - started,
+        )  # fmt: skip
 
     def query(
         self,
@@ -223,19 +283,24 @@ class Project:
         Raises
         ------
         NotIndexedError
-            No index, or no reports of that level.
+            No index, an empty one, or no reports of that level.
         ConfigError
             No such method or level, or an empty question.
         ModelError
             No model, or all its calls failed; for "ss" also no embedder.
         """
         from localgraphrag.search.question import check_level, check_question
+        from localgraphrag.store import make_index
 
         if method not in ("global", "ts", "ss"):
             raise ConfigError(f"There is no method '{method}'. Methods: global, ts, ss.")
         check_question(question)
-        if method == "global":  # before a model is loaded
-            with self.store() as store:
+        with self.store() as store:  # before a model is loaded
+            if not store.scalar("SELECT count(*) FROM chunks"):
+                raise NotIndexedError(
+                    f"The index at {store.path.absolute()} is empty: it holds no documents. {make_index(store.path)}"
+                )
+            if method == "global":
                 check_level(level, store.scalar("SELECT count(DISTINCT level) FROM community_levels"))
         with self.asking(embedding=True if method == "ss" else None, progress=progress) as asking:
             return asking.answer(question, method, level, self.settings.seed if seed is None else seed)
@@ -344,8 +409,9 @@ class Project:
     ) -> Estimate:
         """What indexing `paths` would take on this machine, by a probe of a few seconds; nothing is written."""
         from localgraphrag.estimate import estimate
+        from localgraphrag.remembered import choose_paths, last_run
 
-        reading = self._read(self._paths(paths), progress)
+        reading = self._read(choose_paths(_several(paths), last_run(self.folder), drop=True), progress)
         with self._model_at_work:
             if not self.index_path.exists():
                 return estimate(None, self.settings, self.engine, self.prompts, reading)
@@ -360,54 +426,14 @@ class Project:
         with Store(self.index_path) as store:
             yield store
 
-    def _paths(self, paths: StrPath | Sequence[StrPath] | None, drop: bool = True) -> list[Path]:
-        """The paths given, or those remembered that are still there.
-
-        Raises ConfigError, unless they may be dropped, where documents would be lost that nobody has deleted.
-        """
-        known, files = self._remembered()
-        if paths is not None:
-            named = [paths] if isinstance(paths, (str, Path)) else paths
-            given = [Path(path).expanduser().absolute() for path in named]
-            left_out = [path for path in known if _holds_something(path) and not {path, *path.parents} & set(given)]
-            if left_out and not drop:
-                raise ConfigError(
-                    f"The index holds documents of {_named(left_out)} as well, and is of those paths alone that are "
-                    f"named last. Name {'these' if len(left_out) > 1 else 'it'} too to keep the documents, or say "
-                    "--drop (in Python, drop=True) to drop them with all that was made of them. Nothing has been "
-                    "changed."
-                )
-            return given
-        if not known:
-            raise NoDocumentsError("No paths were given, and this project has none from before. Name files or folders.")
-        there = [path for path in known if _holds_something(path)]
-        folders = [path for path in known if path not in there and path.name not in files]
-        if there and folders and not drop:
-            raise ConfigError(
-                f"{_named(folders)}, indexed before, {'are' if len(folders) > 1 else 'is'} gone or empty. If a drive "
-                "is not mounted, mount it and run again; to drop these documents with all that was made of them, say "
-                "--drop (in Python, drop=True). Nothing has been changed."
-            )
-        return there or known
-
-    def _remembered(self) -> tuple[list[Path], set[str]]:
-        """The paths of the last run, and the file names among the sources of documents."""
-        try:
-            with self.store() as store:
-                paths = store.get("paths") or []
-                sources = [source for (source,) in store.rows("SELECT path FROM sources")]
-        except NotIndexedError:
-            return [], set()
-        return [self.folder.absolute() / path for path in paths], {Path(s.split("#")[0]).name for s in sources}
-
-    def _portable(self, path: Path) -> str:
-        """A path inside the project's folder is kept relative to it: the folder may move."""
-        folder = self.folder.absolute()
-        return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
-
-    def _read(self, paths: Sequence[Path], progress: OnProgress | None) -> Reading:
+    def _read(self, paths: Sequence[Path], progress: OnProgress | None, *, may_be_empty: bool = False) -> Reading:
+        """Read the documents; first, if there are files, see whether the model is there: reading can take long."""
         from localgraphrag.documents import read_documents
         from localgraphrag.progress import Progress
+        from localgraphrag.remembered import holds_something
+
+        if any(map(holds_something, paths)):
+            self._check_model()
 
         def told(done: int, total: int, source: str) -> None:
             if progress:
@@ -420,34 +446,21 @@ class Project:
             text_column=self.settings.text_column,
             title_column=self.settings.title_column,
             progress=told,
+            may_be_empty=may_be_empty,
         )
 
 
-def _holds_something(path: Path) -> bool:
-    """Whether there is a file, or a folder that is not empty: a drive's folder stays when the drive is gone."""
-    return path.is_file() or (path.is_dir() and any(path.iterdir()))
+def _several(paths: StrPath | Sequence[StrPath] | None) -> Sequence[StrPath] | None:
+    return [paths] if isinstance(paths, (str, Path)) else paths
 
 
-def _named(paths: Sequence[Path]) -> str:
-    return ", ".join(map(str, paths))
-
-
-def settings_text(settings: Settings) -> str:
-    """A settings file that names every setting, with its default and its line of why.
-
-    >>> from localgraphrag.config import Settings
-    >>> 'max_gleanings = 1' in settings_text(Settings())
-    True
-    """
-    lines = ["# Settings of this project. LOCALGRAPHRAG_NAME in the environment wins over this file.", ""]
-    for name, field in Settings.model_fields.items():
-        default = _toml(field.get_default())
-        why = f"{field.description} Default: {default}"
-        lines += [f"# {line}" for line in textwrap.wrap(why, 110, break_long_words=False, break_on_hyphens=False)]
-        lines += [f"{name} = {_toml(getattr(settings, name))}", ""]
-    return "\n".join(lines)
-
-
-def _toml(value: Any) -> str:
-    # JSON's strings, numbers, booleans and lists of them are TOML's too, but for one control character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _unknown_levels(wanted: Sequence[int], levels: int) -> list[str]:
+    """A warning where reports were wanted of levels that are not there: clustering decides how many there are."""
+    unknown = [f"C{level}" for level in wanted if not 0 <= level < levels]
+    if not unknown:
+        return []
+    there = f"the levels {', '.join(f'C{level}' for level in range(levels))}" if levels else "no levels"
+    return [
+        f"No reports were written for {', '.join(unknown)}: this index has {there}. Name levels that it has, with "
+        "--levels or the setting report_levels."
+    ]

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from localgraphrag.summaries import Report
 
 
+USUAL_REPLY = 250
+"""Tokens of a call of an answer beside the texts it reads."""
+
+
 class Asking:
     """One question at work: the state of the index it is asked of, and what answering it takes.
 
@@ -63,7 +67,8 @@ class Asking:
             path = self.store.path
             raise NotIndexedError(f"{path.absolute()} holds no documents yet. {make_index(path)}")
         reports = self._reports(level) if method == "global" else {}
-        with self.reporter.stage("answer", detail=question) as stage:
+        last = 0 if method == "ss" else 1  # the answer is put together when all batches are read
+        with self.reporter.stage("answer", 0, question, self._usual_call(method), after=last) as stage:
             self.runner.stage = stage
             found = self._search(question, method, level, seed, reports)
         self.runner.finish()
@@ -93,6 +98,11 @@ class Asking:
             question, chunks=index.chunks, vectors=self._vectors(self.embedder), embedder=self.embedder,
             settings=self.settings, prompts=self.prompts, runner=self.runner,
         )  # fmt: skip
+
+    def _usual_call(self, method: Method) -> float:
+        """Tokens that a call of an answer will likely take, the first time."""
+        budget = self.settings.vector_budget if method == "ss" else self.settings.map_budget
+        return budget + USUAL_REPLY
 
     def _reports(self, level: int) -> dict[str, Report]:
         """The reports there are, and those of the level that were not written yet."""

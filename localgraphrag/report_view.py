@@ -132,9 +132,10 @@ def print_summary(summary: IndexSummary) -> None:
     )
     write()
     rows = [(s.stage, *_work(s), round(s.seconds, 1)) for s in summary.stages]
-    write_table(("stage", "units", "stored", "failed", "calls", "read", "written", "seconds"), rows)
-    write()
-    print_levels(summary.communities, summary.coverage)
+    if rows:  # an index that was made empty has none, and no levels
+        write_table(("stage", "units", "stored", "failed", "calls", "read", "written", "seconds"), rows)
+        write()
+        print_levels(summary.communities, summary.coverage)
     if summary.skipped:
         write(f"\n{len(summary.skipped)} files were skipped.")
         write_table(("file", "reason"), [(s.path, s.reason) for s in summary.skipped])

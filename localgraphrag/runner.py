@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from localgraphrag import tables
+from localgraphrag.economics import worked
 from localgraphrag.errors import StoreError
 from localgraphrag.llm.types import Completion, Engine, Request, Usage
 from localgraphrag.llm.units import Outcome, Unit, converse
@@ -92,8 +93,12 @@ class StoredRunner:
     def run(self, units: Iterable[Unit[T]]) -> Iterator[Outcome[T]]:
         """Yield one outcome per unit, in order of completion.
 
+        Given as a list, the units are the stage's total where it has none.
+
         Raises StoreFullError when there is no room left for results; those before it are kept.
         """
+        if self.stage and isinstance(units, Sized):
+            self.stage.expect(len(units))
         ready: deque[Outcome[T]] = deque()
         waiting: defaultdict[str, list[Unit[T]]] = defaultdict(list)
 
@@ -119,6 +124,13 @@ class StoredRunner:
             for twin in waiting.pop(outcome.unit.key(self.engine.identity)):
                 yield self._seen(replace(outcome, unit=twin, cached=outcome.ok))
         yield from self._all(ready)
+
+    def usual_seconds(self, stage: str) -> float:
+        """Seconds by the clock that a unit of this stage took so far in this index; 0 if there is none."""
+        keys = [k for (k,) in self._store.rows(
+            "SELECT key FROM units WHERE stage = ? AND model = ?", stage, self.engine.identity
+        )]  # fmt: skip
+        return worked(self._store, keys) / len(keys) if keys else 0.0
 
     def finish(self) -> None:
         """Note in the ledger that the run came to its end."""

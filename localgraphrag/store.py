@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
@@ -39,6 +40,9 @@ Used = Mapping[str, tuple[str, Sequence[str]]]
 
 BUSY_SECONDS = 30
 """How long a short write waits for another process's short write."""
+
+_SEALED = "ro&immutable=1"
+"""Opens a file to read that nobody writes, with no file beside it."""
 
 _USAGE = "calls, prompt_tokens, read_tokens, output_tokens, forced_tokens, illegal, seconds"
 _SEVEN = ", ".join("?" * 7)
@@ -104,14 +108,24 @@ class Store:
             self.scrub()
 
     def _connect(self) -> sqlite3.Connection:
-        mode = "rwc" if self.writer else "rw"
-        if not os.access(self.path.parent, os.W_OK) and not self.path.with_name(self.path.name + "-wal").exists():
-            mode = "ro&immutable=1"  # a stick that cannot be written: no -shm file can be made, and none is needed
+        if self.writer:
+            return self._open("rwc")
+        sealed = not self.path.with_name(self.path.name + "-wal").exists()  # then no -shm file is needed to read it
+        if sealed and not os.access(self.path.parent, os.W_OK):
+            return self._open(_SEALED)
+        try:
+            return self._open("rw")
+        except sqlite3.OperationalError as error:
+            if sealed and _no_room(error):  # nor could one be made on a full disk
+                return self._open(_SEALED)
+            raise
+
+    def _open(self, mode: str) -> sqlite3.Connection:
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
         database = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             self._check(database)
-            if mode != "ro&immutable=1":
+            if mode != _SEALED:
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute("PRAGMA synchronous = FULL")  # a unit costs seconds of model time, a sync milliseconds
             database.execute("PRAGMA secure_delete = ON")
@@ -387,23 +401,38 @@ def encoded(result: type[T], value: T) -> str:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours. Broken constraints pass: the caller knows what they mean."""
+    """Turn SQLite's errors, and those of a full disk, into ours.
+
+    Broken constraints pass: the caller knows what they mean.
+    """
     try:
         yield
     except sqlite3.IntegrityError:
         raise
     except sqlite3.Error as error:
         raise _explain(error, path) from error
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise _full(error, path) from error
+        raise
+
+
+def _no_room(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code in _NO_ROOM or code & 0xFF == sqlite3.SQLITE_FULL
+
+
+def _full(error: Exception, path: Path) -> StoreFullError:
+    return StoreFullError(
+        f"{path} cannot grow: the disk is full, or a limit on file size is reached ({error}). "
+        "What was stored before is intact. Free some space and run the same command again: it goes on from there."
+    )
 
 
 def _explain(error: sqlite3.Error, path: Path) -> StoreError:
-    code = getattr(error, "sqlite_errorcode", 0)
-    primary = code & 0xFF
-    if code in _NO_ROOM or primary == sqlite3.SQLITE_FULL:
-        return StoreFullError(
-            f"{path} cannot grow: the disk is full, or a limit on file size is reached ({error}). "
-            "What was stored before is intact. Free some space and run the same command again: it goes on from there."
-        )
+    if _no_room(error):
+        return _full(error, path)
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLockedError(
             f"{path} was busy for {BUSY_SECONDS} s ({error}). Try again when the other process is done."

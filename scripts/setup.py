@@ -12,6 +12,7 @@ done again: `.venv` keeps a stamp named after the dependencies, and model files 
     docs             write docs/cli.md anew from the program's own help
 """
 
+import argparse
 import hashlib
 import os
 import shutil
@@ -103,10 +104,13 @@ def pull(*models):
 
 
 def demo(arguments):
+    options = argparse.ArgumentParser(prog="setup.py demo", add_help=False, allow_abbrev=False)
+    options.add_argument("--model", default=os.environ.get("LOCALGRAPHRAG_MODEL") or DEFAULT_MODEL)
+    chosen, others = options.parse_known_args(arguments)
     install()
-    model = arguments[arguments.index("--model") + 1] if "--model" in arguments[:-1] else DEFAULT_MODEL
-    pull(model, EMBEDDER)
-    run("-m", "localgraphrag", "demo", *arguments)
+    pull(chosen.model, EMBEDDER)
+    # named also where it is the default: an index that another model has made would go on with that one
+    run("-m", "localgraphrag", "demo", "--model", chosen.model, *others)
 
 
 def test(arguments):
@@ -114,7 +118,7 @@ def test(arguments):
     pull(DEFAULT_MODEL, EMBEDDER, TEST_MODEL)
     codes = [subprocess.call([str(PYTHON), *command], cwd=str(REPO)) for command in (LINT, TYPES)]
     codes.append(subprocess.call([str(PYTHON), "-m", "pytest", *arguments], cwd=str(REPO)))
-    sys.exit(max(codes))
+    sys.exit(1 if any(codes) else 0)  # a step that a signal has ended has a code below 0
 
 
 def lab_test(arguments):
@@ -125,7 +129,11 @@ def lab_test(arguments):
 
 
 def bench(arguments):
+    options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    options.add_argument("--model", default=DEFAULT_MODEL)
+    chosen, _ = options.parse_known_args(arguments)
     install()
+    pull(chosen.model, EMBEDDER, TEST_MODEL)
     run("-m", "benchmarks", *arguments)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,15 @@ VERBS = ["init", "index", "query", "compare", "status", "show", "estimate", "ver
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
     """`run("status")` gives (exit code, stdout, stderr) of the command, with a scripted model in the project `p`."""
-    engines = []
+    engines, models = [], []
 
-    def load_engine(*_arguments, **_options):
+    def load_engine(settings, *_arguments):
+        models.append(settings.model)
         engines.append(ScriptedEngine(workbench.reply, "cli"))
         return engines[-1]
 
     monkeypatch.setattr(localgraphrag.llm, "load_engine", load_engine, raising=False)
+    monkeypatch.setattr(Project, "_check_model", lambda _project: None)  # the default's file need not be here
     monkeypatch.setattr(extract, "extraction_units", workbench.extraction_units, raising=False)
     monkeypatch.setenv("LOCALGRAPHRAG_EMBEDDER", "hash")
     for name, value in workbench.SETTINGS.items():
@@ -41,7 +44,7 @@ def run(monkeypatch, capsys, tmp_path):
         out, err = capsys.readouterr()
         return stopped.value.code or 0, out, err
 
-    call.engines = engines
+    call.engines, call.models = engines, models
     return call
 
 
@@ -235,7 +238,7 @@ def test_an_index_without_documents_names_the_remedy(run, tmp_path):
     Store(tmp_path / "p/index.db", writer="index").close()
     code, _out, err = run("query", "Who?", "-p", "p")
     assert code == 2
-    assert f"{tmp_path / 'p/index.db'} holds no documents yet." in err
+    assert f"The index at {tmp_path / 'p/index.db'} is empty: it holds no documents." in err
     assert f"`localgraphrag index PATHS --project {tmp_path / 'p'}`" in err
 
 
@@ -259,6 +262,108 @@ def test_strict_makes_a_skipped_file_exit_1(run, tmp_path):
     code, out, _ = run("index", "letters", "-p", "p", "--strict")
     assert code == 1
     assert "scan.pdf" in out
+
+
+def test_a_link_that_is_not_followed_is_told_and_no_failure(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
+    (tmp_path / "private.txt").write_text("Tesla met Watt.")
+    (tmp_path / "letters/away.txt").symlink_to(tmp_path / "private.txt")
+    code, out, err = run("index", "letters", "-p", "p", "--strict")
+    assert (code, "away.txt" in out) == (0, True), err
+    (tmp_path / "letters/nowhere.txt").symlink_to(tmp_path / "nothing.txt")
+    assert run("index", "letters", "-p", "p", "--strict")[0] == 1
+
+
+def test_options_say_what_is_read_and_which_columns(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
+    (tmp_path / "letters/table.csv").write_text("body,name\nTesla met Watt.,A meeting\n")
+    (tmp_path / "letters/secret.log").write_text("Pascal met Ohm.")
+    code, out, err = run("index", "letters/table.csv", "-p", "p")
+    assert (code, "Choose one with --text-column" in err) == (2, True)
+    columns = ["--text-column", "body", "--title-column", "name"]
+    assert run("estimate", "letters/table.csv", "-p", "p", *columns)[0] == 0
+    chosen = ["--include", "*.csv", "--include", "*.txt", "--exclude", "letter00.*", "--exclude", "letter01.*"]
+    code, out, err = run("index", "letters", "-p", "p", *chosen, *columns, "--json")
+    assert (code, json.loads(out)["documents"]) == (0, 5), err
+    assert "A meeting" in run("show", "table.csv", "-p", "p")[1] + run("show", "documents", "-p", "p")[1]
+    assert "secret.log" not in run("show", "documents", "-p", "p")[1]
+
+
+def test_an_option_is_for_one_run(run, tmp_path):
+    from localgraphrag.config import Settings
+
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
+    code, _out, err = run("index", "letters", "-p", "p", "--levels", "0", "--no-claims", "--seed", "3")
+    assert code == 0, err
+    written = tomllib.loads((tmp_path / "p/localgraphrag.toml").read_text(encoding="utf-8"))
+    assert written == {name: field.default for name, field in Settings.model_fields.items()}
+
+
+def test_an_index_goes_on_with_the_model_that_made_it_until_another_is_named(run, tmp_path, monkeypatch):
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
+    own = tmp_path / "own.gguf"
+    own.write_bytes(b"GGUF")
+    monkeypatch.setenv("LOCALGRAPHRAG_MODEL", "own.gguf")
+    run("index", "letters", "-p", "p")
+    monkeypatch.delenv("LOCALGRAPHRAG_MODEL")
+    run("query", "Who?", "-p", "p")
+    run("index", "letters", "-p", "p", "--model", "smollm2-135m")
+    run("query", "Who wrote?", "-p", "p")
+    run("index", "-p", "p")
+    run("query", "Who wrote to whom?", "-p", "p", "--model", "qwen3-4b")
+    settings = tmp_path / "p/localgraphrag.toml"
+    text = settings.read_text(encoding="utf-8")
+    settings.write_text(text.replace('model = "qwen2.5-coder-1.5b"', 'model = "qwen2.5-7b"'), encoding="utf-8")
+    run("query", "To whom?", "-p", "p")
+    small = "smollm2-135m"
+    assert run.models == ["own.gguf", str(own), small, small, small, "qwen3-4b", "qwen2.5-7b"]
+
+
+def test_each_option_of_index_and_of_a_question_is_taken(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters", 4, 6)
+    options = ["--max-gleanings", "3", "--no-claims", "--seed", "7", "--levels", "0,1"]
+    code, _out, err = run("index", "letters", "-p", "p", *options)
+    assert code == 0, err
+    with Project.open(tmp_path / "p").store() as store:
+        used = store.get("settings")
+    taken = {name: used[name] for name in ("max_gleanings", "claims", "seed", "report_levels")}
+    assert taken == {"max_gleanings": 3, "claims": False, "seed": 7, "report_levels": [0, 1]}
+    for seed in (3, 4):
+        code, out, err = run("query", "Who wrote to whom?", "-p", "p", "--seed", seed, "--show-record")
+        assert code == 0 and f'"seed": {seed}' in out, err
+        code, out, err = run("compare", "Who wrote to whom?", "-p", "p", "--seed", seed, "--conditions", "C0", "--json")
+        assert json.loads(out)["answers"]["C0"]["record"]["seed"] == seed, err
+
+
+def test_a_level_that_the_index_does_not_have_is_warned_of(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
+    code, out, err = run("index", "letters", "-p", "p", "--levels", "0,7")
+    assert code == 0, err
+    assert "No reports were written for C7: this index has the levels C0" in out
+    assert "No reports" not in run("index", "-p", "p", "--levels", "0")[1]
+
+
+def test_an_index_of_nothing_is_empty_and_says_so(run, tmp_path):
+    folder = workbench.write_corpus(tmp_path / "letters", 6, 6)
+    assert run("index", "letters", "-p", "p")[0] == 0
+    for path in folder.iterdir():
+        path.unlink()
+    code, _out, err = run("index", "-p", "p")
+    assert (code, "--drop" in err) == (2, True)
+    code, out, err = run("index", "-p", "p", "--drop", "--strict")
+    assert code == 0, err
+    assert out.startswith("0 documents (0 added, 6 removed)")
+    assert "The index is empty now" in out
+    run.models.clear()
+    for method in ("global", "ts", "ss"):
+        code, _out, err = run("query", "Who?", "-p", "p", "--method", method)
+        assert (code, "is empty: it holds no documents" in err) == (2, True)
+    assert run.models == []
+    assert run("verify", "-p", "p") == (0, "The index is sound.\n", "")
+    for verb in ("status", "economics"):
+        assert run(verb, "-p", "p")[0] == 0
+    assert run("compare", "Who?", "-p", "p")[0] == 2
+    assert run("estimate", "-p", "p")[0] == 2
 
 
 def test_a_broken_index_exits_1_with_the_list(indexed, tmp_path):
@@ -363,6 +468,20 @@ def test_a_marked_passage_keeps_its_words_and_says_what_is_left_out(capsys):
 def test_tables_line_up_and_put_numbers_to_the_right(capsys):
     console.write_table(("name", "n"), [("a", 5), ("long", 12345)])
     assert capsys.readouterr().out == "name       n\na          5\nlong  12,345\n"
+
+
+def test_a_stage_of_reports_tells_first_what_it_takes_and_that_once(capsys):
+    from localgraphrag.cli import _into
+    from localgraphrag.progress import Progress
+
+    with console.ProgressView() as view:
+        told = _into(view)
+        told(Progress("report", 0, 4, "up to 4 reports for C1"))
+        told(Progress("report", 0, 4, "up to 4 reports for C1"))
+        told(Progress("report", 0, 4, "c-1: 3 tokens read", 3, 1.0))
+        told(Progress("extract", 0, 4, "another detail"))
+    err = capsys.readouterr().err
+    assert err.count("up to 4 reports for C1\n") == 1 and "tokens read" not in err and "another" not in err
 
 
 def test_progress_is_plain_lines_where_nobody_watches(capsys):

@@ -195,6 +195,7 @@ def test_hidden_files_and_links_out_are_not_read(tmp_path):
     assert sources(reading) == ["a.txt", "second.txt"]
     assert set(reasons(reading)) == {"away", "away.txt", "up", "self", "peek.txt", "pipe"}
     assert "leads out of the folder" in reasons(reading)["away.txt"]
+    assert {skip.path for skip in reading.skipped if skip.deliberate} == {"away", "away.txt", "up", "peek.txt"}
     assert reasons(reading)["pipe"] == "is not a regular file"
 
 

@@ -41,13 +41,14 @@ WRONG = (None, -1, "nothing")
 """Answers that no exercise takes."""
 
 PREPARE = """
-from localgraphrag import RecordedEmbedder, RecordedEngine, demo, embed, llm
+from localgraphrag import Project, RecordedEmbedder, RecordedEngine, demo, embed, llm
 from localgraphrag.notebook import ExtractionTrace
 from pathlib import Path
 
 demo.recording = lambda: Path({recording!r})
 ExtractionTrace.packaged = staticmethod(lambda: Path({trace!r}))
 llm.load_engine = lambda *_: RecordedEngine(demo.recording())
+Project._check_model = lambda _: None
 embed.load_embedder = lambda *_: RecordedEmbedder(demo.recording())
 """
 

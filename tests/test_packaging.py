@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -16,7 +17,19 @@ from packaging.requirements import Requirement
 REPO = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
-CONDA_NAMES = {"igraph": "python-igraph", "matplotlib": "matplotlib-base", "torch": "pytorch"}
+CONDA_NAMES = {"igraph": "python-igraph", "torch": "pytorch"}
+IMPORT_NAMES = {
+    "beautifulsoup4": "bs4", "llama-cpp-python": "llama_cpp", "python-docx": "docx",
+    "jupyterlab": "jupyterlab.labapp",
+}  # fmt: skip
+
+USED_UNIMPORTED = {
+    "cryptography": "pypdf, to open PDF files with an empty password",
+    "ipywidgets": "anywidget, in JupyterLab",
+    "tiktoken": "a test, which skips without it",
+    "torch": "sentence-transformers",
+}
+"""Packages that are required and that no line imports, and what uses them."""
 
 
 def conda_lines() -> list[str]:
@@ -31,6 +44,17 @@ def test_environment_yml_says_what_pyproject_says():
     conda = {r.name: r.specifier for r in map(Requirement, conda_lines())}
     assert str(conda.pop("python")) == PROJECT["requires-python"]
     assert conda == ours
+
+
+def test_every_package_that_is_required_is_imported():
+    places = [*(REPO / "localgraphrag").rglob("*.py"), *(REPO / "tests").glob("*.py")]
+    code = "\n".join(path.read_text(encoding="utf-8") for path in places)
+    wanted = [
+        Requirement(line).name for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["notebook"]]
+    ]
+    modules = {name: IMPORT_NAMES.get(name, name.replace("-", "_")) for name in wanted}
+    imported = {n for n, m in modules.items() if re.search(rf"^\s*(import|from) {re.escape(m)}\b", code, re.MULTILINE)}
+    assert set(wanted) - imported == set(USED_UNIMPORTED)
 
 
 def test_the_licence_is_whole():

@@ -11,9 +11,17 @@ import pytest
 import workbench as bench
 
 from localgraphrag import extract, tables
+from localgraphrag.console import duration
 from localgraphrag.documents import read_documents
 from localgraphrag.embed import HashEmbedder
-from localgraphrag.errors import EmptyExtractionError, LocalGraphRAGError, ModelError, StoreFullError, StoreLockedError
+from localgraphrag.errors import (
+    ContextError,
+    EmptyExtractionError,
+    LocalGraphRAGError,
+    ModelError,
+    StoreFullError,
+    StoreLockedError,
+)
 from localgraphrag.llm.llamacpp import Heartbeat
 from localgraphrag.llm.output import schema
 from localgraphrag.llm.scripted import ScriptedEngine
@@ -306,6 +314,32 @@ def test_failed_units_are_named_and_mended_by_the_next_run(project: Project, doc
     assert project.status().failures == ()
 
 
+class TestNoRoom:
+    """What does not fit the model's context is told before any work."""
+
+    @pytest.mark.parametrize(
+        ("context", "settings", "says"),
+        [
+            (
+                1500,
+                {"chunk_size": 900},
+                r"A chunk of \d+ tokens takes \d+ with the instructions.*context of 1500 tokens.*`chunk_size`",
+            ),
+            (32768, {"report_tokens": 1900}, r"report's records.*`report_tokens`"),
+        ],
+    )
+    def test_nothing_is_asked_and_nothing_is_kept(self, tmp_path: Path, docs: Path, context, settings, says):
+        engine = ScriptedEngine(bench.reply, context_tokens=context)
+        options = bench.SETTINGS | settings
+        (docs / "long.txt").write_text("and so on and on " * 100, encoding="utf-8")
+        project = Project.open(tmp_path / "project", engine=engine, embedder=HashEmbedder(8), **options)
+        with pytest.raises(ContextError, match=says):
+            project.index(docs)
+        assert asked(project) == []
+        with project.store() as store:
+            assert store.rows("SELECT * FROM documents") == []
+
+
 class TestNoEntities:
     def empty(self, folder: Path, documents: int) -> Path:
         folder.mkdir()
@@ -354,7 +388,8 @@ class TestNoEntities:
         summary = project.index(tmp_path / "one.txt")
         assert project.verify() == []
         assert all(c.entity_share == 1 for c in summary.coverage)
-        assert project.query("Who?").text
+        for method in ("global", "ts", "ss"):
+            assert project.query("Who?", method).text
 
     def test_two_disjoint_themes_both_have_reports(self, project: Project, tmp_path: Path):
         docs = tmp_path / "two"
@@ -367,6 +402,23 @@ class TestNoEntities:
             communities = [c for c in tables.load_hierarchy(store).levels[0] if c.id in reports]
         named = [{graph.node(n).name for n in c.node_ids} for c in communities]
         assert sorted(map(sorted, named)) == [["Ada", "Byron", "Clara"], ["Kepler", "Newton", "Ohm"]]
+        for method in ("ts", "ss"):
+            assert project.query("Who met whom?", method).citations
+
+
+@pytest.mark.slow
+def test_one_line_of_three_megabytes_and_all_scripts_are_indexed_soundly(tmp_path: Path, corpus):
+    project = bench.open_project(tmp_path / "project", chunk_size=8000, report_levels=[0], context_window=32_000)
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    scripts = sorted(corpus("udhr").glob("???*.txt"))
+    for path in scripts:
+        shutil.copy(path, docs)
+    (docs / "line.txt").write_text(f"{bench.sentence(3)} " * 50_000, encoding="utf-8")
+    summary = project.index(docs)
+    assert (docs / "line.txt").stat().st_size > 3_000_000
+    assert len(scripts) >= 10 and summary.complete and summary.documents == len(scripts) + 1
+    assert project.verify() == []
 
 
 def test_a_second_run_is_refused_and_a_question_works_meanwhile(project: Project, docs: Path):
@@ -508,6 +560,37 @@ def test_signs_of_life_of_the_engine_are_told(project: Project, docs: Path):
     assert {e.stage for e in beats} == {"extract", "report"}
     assert all(e.tokens >= 1320 and e.eta_seconds is not None for e in beats)
     assert engine.on_heartbeat is None
+
+
+@pytest.mark.parametrize("method", ["global", "ts", "ss"])
+def test_an_answer_tells_from_the_first_batch_how_many_calls_there_are(project: Project, docs: Path, method):
+    project.index(docs)
+    events: list[Progress] = []
+    answer = project.query("Who wrote to whom?", method, progress=events.append)
+    told = [(e.done, e.total) for e in events if e.stage == "answer" and e.total]
+    assert {total for _, total in told} == {answer.usage.calls} and told[-1] == (answer.usage.calls,) * 2
+    assert answer.usage.calls >= 2 or method == "ss"
+    left = [e.eta_seconds for e in events if e.stage == "answer" and 0 < e.done < e.total]
+    assert all(left) and (left or method == "ss")
+
+
+def test_a_question_at_an_unwritten_level_tells_first_how_many_calls_and_how_long(tmp_path: Path, docs: Path):
+    class Slow(ScriptedEngine):
+        def _complete(self, history, request):
+            found = super()._complete(history, request)
+            return dataclasses.replace(found, usage=dataclasses.replace(found.usage, seconds=40.0))
+
+    engine = Slow(bench.reply)
+    options = bench.SETTINGS | {"report_levels": [0]}
+    project = Project.open(tmp_path / "project", engine=engine, embedder=HashEmbedder(8), **options)
+    reports = next(s for s in project.index(docs).stages if s.stage == "report").units
+    events: list[Progress] = []
+    project.query("Who wrote to whom?", level=1, progress=events.append)
+    told = next(e for e in events if e.stage == "report")
+    # those of C0 ended together or nearly so, after 40 s: times are kept to the second
+    some = {duration((40 + late) / reports * told.total) for late in range(20)}
+    expected = f"up to {told.total} reports for C1, a call of the model each, about "
+    assert reports > 1 and told.detail.startswith(expected) and told.detail.removeprefix(expected) in some
 
 
 def test_the_time_left_is_told_by_tokens_and_from_the_first_sign_of_life(monkeypatch):

@@ -11,10 +11,10 @@ import workbench as bench
 
 import localgraphrag
 from localgraphrag import extract
-from localgraphrag.config import Settings, load_settings
+from localgraphrag.config import Settings, load_settings, settings_text
 from localgraphrag.errors import ConfigError, ModelMissingError, NoDocumentsError, NotFoundError, NotIndexedError
 from localgraphrag.llm.scripted import ScriptedEngine
-from localgraphrag.project import Project, settings_text
+from localgraphrag.project import Project
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ class TestSettings:
                  "cooccurrence_weight": 1e-05, "report_levels": [0, 2], "seed": 7}  # fmt: skip
         Project.init(tmp_path / "new", **given)
         assert load_settings(tmp_path / "new") == Settings(**given)
-        assert "Default: true" in settings_text(Settings(**given))
+        assert "Default: true" in settings_text(given)
 
     def test_init_overwrites_nothing(self, tmp_path: Path):
         Project.init(tmp_path)
@@ -86,9 +86,17 @@ class TestSettings:
         with pytest.raises(ConfigError, match="max_gleanings"):
             Project.open(tmp_path, max_gleanings=99)
 
-    def test_index_writes_the_settings_it_used_where_there_are_none(self, project: Project, docs: Path):
+    def test_index_writes_the_defaults_where_there_are_no_settings(self, project: Project, docs: Path, monkeypatch):
+        monkeypatch.setenv("LOCALGRAPHRAG_SEED", "4")
         project.index(docs)
-        assert load_settings(project.folder).chunk_size == bench.SETTINGS["chunk_size"]
+        monkeypatch.delenv("LOCALGRAPHRAG_SEED")
+        assert load_settings(project.folder) == Settings() != project.settings
+
+    def test_init_writes_what_is_given_and_nothing_of_the_environment(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("LOCALGRAPHRAG_SEED", "4")
+        assert Project.init(tmp_path, max_gleanings=2, model=None).settings.seed == 4
+        monkeypatch.delenv("LOCALGRAPHRAG_SEED")
+        assert load_settings(tmp_path) == Settings(max_gleanings=2)
 
     @pytest.mark.parametrize(
         ("name", "value", "says"),
@@ -154,9 +162,21 @@ class TestIndex:
             raise ModelMissingError("no such model")
 
         monkeypatch.setattr("localgraphrag.llm.load_engine", none, raising=False)
+        monkeypatch.setattr(Project, "_check_model", lambda _project: None)
         with pytest.raises(ModelMissingError):
             Project.open(tmp_path / "project").index(docs)
         assert not (tmp_path / "project").exists()
+
+    def test_a_missing_model_is_told_before_anything_is_read(self, docs: Path, tmp_path: Path, monkeypatch):
+        def read(*_arguments: object, **_options: object) -> None:
+            raise AssertionError("a document was read")
+
+        monkeypatch.setattr("localgraphrag.documents.read_documents", read)
+        project = Project.open(tmp_path / "project", model="no-such-model")
+        for verb in (project.index, project.estimate):
+            with pytest.raises(ModelMissingError, match="There is no model 'no-such-model'"):
+                verb(docs)
+        assert not project.folder.exists()
 
     def test_without_an_embedder_all_but_vector_search_works(
         self, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -203,6 +223,65 @@ class TestIndex:
         assert project.status().documents == 5
         summary = project.index(drop=True)
         assert (summary.documents, summary.removed) == (4, 1)
+
+    @pytest.mark.parametrize("how", ["emptied", "gone", "named", "unreadable", "a file"])
+    def test_with_drop_nothing_left_to_read_makes_the_index_empty(self, project: Project, tmp_path: Path, how: str):
+        docs = bench.write_corpus(tmp_path / "docs", documents=1)
+        project.index(docs / "letter00.txt" if how == "a file" else docs)
+        for method in ("global", "ts", "ss"):
+            project.query("Who wrote?", method)
+        (docs / "letter00.txt").unlink()
+        if how == "gone":
+            docs.rmdir()
+        elif how == "unreadable":
+            (docs / "scan.txt").write_bytes(bytes(range(256)) * 8)
+        named = docs if how in ("named", "unreadable") else None
+        with pytest.raises((ConfigError, NoDocumentsError)):
+            project.index(named)
+        assert project.status().documents == 1
+        summary = project.index(named, drop=True)
+        assert (summary.documents, summary.removed, summary.complete) == (0, 1, how != "unreadable")
+        assert project.status().documents == project.status().answers == 0
+        assert project.verify() == []
+        for file in project.folder.glob("index.db*"):
+            assert not any(name.encode() in file.read_bytes() for name in bench.NAMES)
+        with pytest.raises(NotIndexedError, match="is empty"):
+            project.query("Who wrote?")
+        with pytest.raises(NoDocumentsError):
+            project.index(named)
+        bench.write_corpus(docs, documents=1)
+        assert project.index().documents == 1
+
+    def test_a_path_that_is_not_there_empties_no_index(self, project: Project, docs: Path, tmp_path: Path):
+        project.index(docs)
+        with pytest.raises(NoDocumentsError, match="no file or folder"):
+            project.index(tmp_path / "dcos", drop=True)
+        assert project.status().documents == 4
+
+    def test_text_of_a_run_that_did_not_end_is_dropped_too(self, docs: Path, tmp_path: Path):
+        def stopped(*_arguments: object) -> str:
+            raise KeyboardInterrupt
+
+        project = bench.open_project(tmp_path / "project", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            project.index(docs)
+        assert b"In the year" in b"".join(file.read_bytes() for file in project.folder.glob("index.db*"))
+        for path in docs.iterdir():
+            path.unlink()
+        project.index(docs, drop=True)
+        assert b"In the year" not in b"".join(file.read_bytes() for file in project.folder.glob("index.db*"))
+
+    def test_one_place_spelt_in_two_ways_is_one_place(self, project: Project, docs: Path, tmp_path: Path):
+        (tmp_path / "sub").mkdir()
+        project.index(tmp_path / "sub" / ".." / "docs")
+        assert project.index(docs).documents == 4
+        (tmp_path / "link").symlink_to(docs)
+        assert project.index(tmp_path / "link").documents == 4
+        assert project.index([docs, tmp_path / "sub" / ".." / "docs"]).documents == 4
+        (tmp_path / "elsewhere" / "inner").mkdir(parents=True)
+        bench.write_corpus(tmp_path / "elsewhere" / "docs", documents=1)
+        (tmp_path / "to").symlink_to(tmp_path / "elsewhere" / "inner")
+        assert project.index(tmp_path / "to" / ".." / "docs", drop=True).documents == 1
 
     def test_a_file_that_was_named_and_is_deleted_is_dropped(self, project: Project, docs: Path):
         files = sorted(docs.iterdir())

@@ -482,6 +482,27 @@ class TestFullDisk:
             assert reader.get("kept") == 1
             assert reader.rows("SELECT * FROM documents") == []
 
+    @pytest.mark.parametrize("limit", [10, 1000])
+    def test_where_nothing_can_be_written_it_can_still_be_read_and_a_writer_is_told(self, path: Path, limit: int):
+        pytest.importorskip("resource")
+        with Store(path, writer="index") as store:
+            store.set("kept", 1)
+        script = (
+            "import pathlib, resource, sys\n"
+            "from localgraphrag.errors import StoreFullError; from localgraphrag.store import Store\n"
+            "path, limit = pathlib.Path(sys.argv[1]), int(sys.argv[2])\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))\n"
+            "with Store(path) as store: assert store.get('kept') == 1\n"
+            "try: Store(path, writer='index').set('kept', 2)\n"
+            "except StoreFullError as error: print(error)"
+        )
+        command = [sys.executable, "-c", script, str(path), str(limit)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "disk is full" in done.stdout
+        with Store(path, writer="index") as store:
+            assert store.get("kept") == 1
+
 
 def test_meta_holds_json_and_forgets_none(store: Store):
     store.set("x", {"b": [1, None], "a": "é"})

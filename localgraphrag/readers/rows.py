@@ -109,7 +109,7 @@ def _column(names: list[str], wanted: str) -> int | None:
 def _missing(wanted: str, names: list[str]) -> str:
     shown = ", ".join(f"'{name}'" for name in names[:_SHOWN_COLUMNS])
     more = f" and {len(names) - _SHOWN_COLUMNS} more" if len(names) > _SHOWN_COLUMNS else ""
-    return f"has no column '{wanted}'; its columns are {shown}{more}. Choose one with text_column (--text-column)"
+    return f"has no column '{wanted}'; its columns are {shown}{more}. Choose one with --text-column (text_column)"
 
 
 def _cell(record: list[str], at: int | None) -> str:
