@@ -29,6 +29,9 @@ class Progress:
     eta_seconds: float | None = None
 
 
+TELLING = 0.05
+"""Share of a unit's tokens before which the pace says nothing: instructions are read before anything is counted."""
+
 OnProgress = Callable[[Progress], None]
 
 
@@ -132,6 +135,8 @@ class Stage:
             return None
         each = self.spent / self.fresh if self.spent else self.each
         tokens, units = self.tokens + self.underway, max(self.total - self.done - self.stored, 0)
+        if not self.fresh and tokens < TELLING * each:
+            return None
         if tokens and each:
             # those finished first are the short ones: an open unit has something left, whatever it has taken
             return seconds / tokens * max(each * units - (tokens - self.spent), each * units / 5)

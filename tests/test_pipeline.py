@@ -602,10 +602,12 @@ def test_the_time_left_is_told_by_tokens_and_from_the_first_sign_of_life(monkeyp
     told: list[float | None] = []
     stage = Stage("extract", 4, lambda progress: told.append(progress.eta_seconds), 500, started=0.0)
     stage.tell("")
+    now[0] = 5.0
+    stage.heartbeat(Heartbeat("a", 4, 0, 20))  # the instructions are still being read
     now[0] = 10.0
     stage.heartbeat(Heartbeat("a", 4, 180, 20))  # four units in work, of 500 tokens each: a tenth of it
     stage.turn(spend(180, 20))
-    assert told == [None, 90.0, 90.0]
+    assert told == [None, None, 90.0, 90.0]
     now[0] = 80.0
     stage.turn(spend(800, 200))
     stage.turn(spend(200, 200))
