@@ -117,6 +117,8 @@ def check_room(chunks: Sequence[Chunk], settings: Settings, prompts: Prompts, en
 
 def _edges(chunk: Chunk) -> tuple[str, ...]:
     """From where to where a chunk with cut sentences is quoted."""
+    if not any(chunk.around):
+        return ()
     said = whole_sentences(chunk.text, chunk.around)
     return () if said == sentences(chunk.text) else (str(said[0].start), str(said[-1].end))
 
