@@ -15,7 +15,8 @@ from localgraphrag.errors import NotFoundError
 from localgraphrag.graph import Edge, GraphClaim, Node, normalize_name
 from localgraphrag.llm.types import Usage
 from localgraphrag.runner import Failure
-from localgraphrag.search.answer import Citation
+from localgraphrag.search.answer import Citation, Source
+from localgraphrag.search.sources import Provenance
 from localgraphrag.store import Store
 from localgraphrag.summaries import Coverage, coverage
 
@@ -143,6 +144,7 @@ class _Shower:
         self.documents = {d.id: d for d in self.index.documents}
         self.chunks = {c.id: c for c in self.index.chunks}
         self.names = {n.id: n.name for n in self.index.graph.nodes}
+        self.provenance = Provenance(self.index.hierarchy, self.index.reports, self.index.graph, self.index.chunks)
 
     def show(self, reference: str) -> Shown:
         for find in (self._by_id, self._by_name, self._list):
@@ -243,7 +245,7 @@ class _Shower:
         links = [Link("entity", claim.subject, self.names[claim.subject], "subject")]
         links += [Link("entity", claim.object, self.names[claim.object], "object")] if claim.object else []
         facts = {"status": claim.status, "start_date": claim.start_date, "end_date": claim.end_date}
-        passages = self._passages({claim.chunk_id: []})
+        passages = self._borne_out([claim.description], [claim.chunk_id], [claim.id])
         return Shown("claim", claim.id, claim.type, claim.description, facts, tuple(links), passages)
 
     def community(self, community_id: str) -> Shown:
@@ -262,7 +264,8 @@ class _Shower:
         records = dict.fromkeys(r for finding in report.findings for r in finding.records)
         links += [self._record_link(r) for r in records]
         facts |= {"rating": report.rating, "rating_reason": report.rating_reason, "written": report.written}
-        passages = self._passages({id_: [] for id_ in report.chunk_ids})
+        told = [finding.summary for finding in report.findings] or report.text.splitlines()
+        passages = self._borne_out(told, report.chunk_ids, records or self.provenance.of_report(community_id).records)
         return Shown("community", community_id, report.title, report.text, facts, tuple(links), passages)
 
     def chunk(self, chunk: Chunk) -> Shown:
@@ -296,11 +299,7 @@ class _Shower:
         return Shown("answer", id_, answer.question, answer.text, facts, tuple(links), passages)
 
     def cited(self, citations: Iterable[Citation]) -> tuple[Passage, ...]:
-        spans: dict[str, list[tuple[int, int]]] = {}
-        for citation in citations:
-            for source in citation.sources:
-                spans.setdefault(source.chunk_id, []).append((source.start, source.end))
-        return self._passages(spans)
+        return self._marked(source for citation in citations for source in citation.sources)
 
     def _named(self, nodes: Iterable[Node], chunk_ids: Sequence[str]) -> dict[str, list[tuple[int, int]]]:
         """Where the chunks name the nodes. A mention belongs to one chunk; where two overlap, it is in both."""
@@ -309,6 +308,18 @@ class _Shower:
             for mention in node.mentions:
                 spans[self.chunks[mention.chunk_id].document_id].append((mention.start, mention.end))
         return {id_: spans[self.chunks[id_].document_id] for id_ in chunk_ids}
+
+    def _borne_out(self, told: Iterable[str], chunk_ids: Sequence[str], records: Iterable[str]) -> tuple[Passage, ...]:
+        """The chunks with the sentences of them that are told marked; where none is a quotation, what records name."""
+        sources = [source for text in told for source in self.provenance.of_words(text, chunk_ids)]
+        sources = sources or [source for record in records for source in self.provenance.of_record(record)]
+        return self._marked(sources) if sources else self._passages({id_: [] for id_ in chunk_ids})
+
+    def _marked(self, sources: Iterable[Source]) -> tuple[Passage, ...]:
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for source in sources:
+            spans.setdefault(source.chunk_id, []).append((source.start, source.end))
+        return self._passages(spans)
 
     def _passages(self, spans: dict[str, list[tuple[int, int]]]) -> tuple[Passage, ...]:
         """Chunks with spans given in their documents."""

@@ -1,12 +1,15 @@
 """The demo corpus keeps what its key says about it."""
 
+import json
 import re
+import shlex
+import sys
 from collections import Counter
 from functools import lru_cache
 
 import pytest
 
-from localgraphrag import demo
+from localgraphrag import Project, RecordedEmbedder, RecordedEngine, cli, demo, embed, llm
 from localgraphrag.documents import read_documents
 from localgraphrag.errors import ConfigError
 
@@ -95,6 +98,45 @@ def test_evidence_is_quoted_from_each_document_and_a_hop_needs_them_all(fact):
     for name, quoted in zip(fact.documents, fact.evidence, strict=True):
         holders = [other for other in fact.documents if quoted.casefold() in folded(other)]
         assert holders == [name], quoted
+
+
+def test_the_command_runs_to_its_end_with_what_the_default_model_said(tmp_path, monkeypatch, capsys):
+    """Behind the walls of conftest.py: no network, and a home that is empty. Only the model's replies are recorded."""
+    monkeypatch.setattr(llm, "load_engine", lambda *_arguments: RecordedEngine(demo.recording()))
+    monkeypatch.setattr(embed, "load_embedder", lambda *_arguments: RecordedEmbedder(demo.recording()))
+    monkeypatch.setattr(Project, "_check_model", lambda _project: None)  # the default's file need not be here
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["localgraphrag", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        return stopped.value.code or 0, *capsys.readouterr()
+
+    code, out, err = run("demo")
+    assert code == 0, err
+    assert "extract: 21/21" in err and "answer: " in err
+    said, next_steps = out.split(f"\n{demo.question()}\n")[1].split("The index is ")
+    assert re.findall(r"\[\d+(?:, \d+)*\]", said), "the answer is cited"
+    tried = [shlex.split(line) for line in next_steps.splitlines() if line.startswith("  localgraphrag ")]
+    assert [arguments[1] for arguments in tried] == ["query", "show", "compare"]
+    assert "⟦" in run(*tried[1][1:])[1], "what is cited leads to marked text"
+    assert (tmp_path / "demo-project" / "index.db").exists()
+    heard = run("demo", "--json")[1]
+    assert json.loads(heard)["summary"]["added"] == 0, "run again, it does nothing but tell"
+
+
+def test_quoted_sentences_are_marked_where_they_stand():
+    with demo.open_project() as project:
+        project.index(demo.corpus_folder())
+        links = project.show("C0").links
+        reports = [project.show(link.id) for link in links]
+        claim = project.show(next(link.id for shown in reports for link in shown.links if link.kind == "claim"))
+    for shown in (*reports, claim):
+        told = " ".join(shown.text.split())
+        marked = [passage.text[start:end] for passage in shown.passages for start, end in passage.spans]
+        assert marked
+        assert all(" ".join(text.split()) in told for text in marked)
 
 
 def test_no_text_looks_like_a_citation_or_a_control_token():

@@ -392,7 +392,7 @@ class TestShow:
         for link in ada.links:
             shown = project.show(link.id)
             assert (shown.kind, shown.id) == (link.kind, link.id)
-            assert shown.passages
+            assert shown.passages and all(passage.spans for passage in shown.passages)
             kinds.add(shown.kind)
         assert kinds == {"entity", "relationship", "claim", "community"}
         chunk = project.show(ada.passages[0].chunk_id)

@@ -80,6 +80,14 @@ class Provenance:
             spans = {chunk_id: [whole] for chunk_id, whole in found.items()}
         return Evidence(records, tuple(self._ranked(spans)))
 
+    def of_record(self, record: str) -> tuple[Source, ...]:
+        """Where the documents bear out an entity, relationship or claim; a report's are those of `of_report`."""
+        if record in self.reports:
+            return self.of_report(record).sources
+        if not (record in self.nodes or record in self.edges or record in self.claims):
+            return ()
+        return tuple(Source(id_, self.chunks[id_].document_id, start, end) for id_, start, end in self._spans(record))
+
     def _records(self, community_id: str, seen: set[str]) -> list[str]:
         """Ids of nodes, edges and claims below a report, each once, in the order met."""
         seen.add(community_id)
