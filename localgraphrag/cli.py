@@ -372,10 +372,7 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
 
     Checks model, memory, context, processor, graphics card, threads and disk. The models are hashed anew.
     """
-    from localgraphrag.doctor import examine
-
-    settings = _open(project, model=model).settings
-    with _at_work() as view:
+    with _open(project, model=model) as opened, _at_work() as view:
 
         def hashing(name: str) -> Callable[[int], None]:
             done = 0
@@ -387,7 +384,7 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
 
             return tick
 
-        checks = list(examine(settings, project, hashing))
+        checks = opened.doctor(hashing)
     if as_json:
         console.write_json(checks)
     else:

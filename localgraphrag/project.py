@@ -32,12 +32,14 @@ from localgraphrag.errors import (
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from localgraphrag.doctor import Check
     from localgraphrag.documents import Reading
     from localgraphrag.economics import Economics
     from localgraphrag.embed import Embedder
     from localgraphrag.estimate import Estimate
+    from localgraphrag.llm.catalog import Tick
     from localgraphrag.llm.types import Engine
     from localgraphrag.pipeline import IndexSummary
     from localgraphrag.progress import OnProgress
@@ -417,6 +419,12 @@ class Project:
                 return estimate(None, self.settings, self.engine, self.prompts, reading)
             with self.store() as store:
                 return estimate(store, self.settings, self.engine, self.prompts, reading)
+
+    def doctor(self, hashing: Callable[[str], Tick] | None = None) -> tuple[Check, ...]:
+        """What this machine can do for the project, and remedies; see `doctor.examine`. The models are hashed anew."""
+        from localgraphrag.doctor import examine
+
+        return tuple(examine(self.settings, self.folder, hashing))
 
     @contextmanager
     def store(self) -> Iterator[Store]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import localgraphrag.llm
-from localgraphrag import Project, cli, console, errors, extract
+from localgraphrag import Project, cli, cli_models, console, errors, extract, models
 from localgraphrag.llm.scripted import ScriptedEngine
 from tests import workbench
 
@@ -183,7 +183,7 @@ def test_what_is_written_makes_its_folder_or_says_why_it_cannot(indexed, tmp_pat
         for target in ("taken/plot.svg", "p"):
             code, out, err = indexed(*arguments, target)
             assert (code, out, err.count("\n")) == (2, "", 1), err
-            assert "cannot be used: " in err
+            assert "cannot be " in err and "who may" in err
 
 
 @pytest.mark.parametrize(
@@ -430,6 +430,39 @@ def test_help_starts_without_what_is_heavy():
 def test_every_verb_is_there_and_its_help_is_documented():
     done = subprocess.run([sys.executable, "-m", "localgraphrag", "--help"], capture_output=True, text=True, check=True)
     assert [verb for verb in VERBS if f"  {verb} " not in done.stdout] == []
+
+
+def test_every_verb_is_one_of_the_library():
+    """`demo` and `lab` are of the command line alone: their parts are `demo.open_project` and Jupyter's own."""
+    names = {command.name or command.callback.__name__ for command in cli.app.registered_commands} - {"demo", "lab"}
+    assert names >= set(VERBS) - {"demo", "models"}
+    assert [name for name in names if not callable(getattr(Project, name, None))] == []
+    verbs = {command.name for command in cli.models_app.registered_commands}
+    assert verbs == set(models.__all__) - {"Model"}
+    assert all(callable(getattr(models, verb)) for verb in verbs)
+
+
+def test_models_of_the_library(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOCALGRAPHRAG_MODELS", str(tmp_path))
+    (tmp_path / "mine.gguf").write_bytes(b"GGUF")
+    listed = {model.name: model for model in models.list()}
+    assert [name for name, model in listed.items() if model.default] == ["qwen2.5-coder-1.5b", "all-minilm-l6-v2"]
+    assert (listed["mine"].own, listed["mine"].here, listed["mine"].bytes) == (True, True, 4)
+    assert not listed["qwen2.5-coder-1.5b"].here
+    assert models.path() == tmp_path
+    with pytest.raises(errors.ModelMissingError, match="models pull qwen2.5-coder-1.5b"):
+        models.path("qwen2.5-coder-1.5b")
+
+
+def test_a_download_tells_the_time_that_is_left(monkeypatch):
+    told, now = [], iter([0.0, 0.0, 10.0, 10.0, 20.0, 20.0])
+    monkeypatch.setattr(cli_models.time, "monotonic", lambda: next(now))
+    view = console.ProgressView()
+    monkeypatch.setattr(view, "update", lambda *arguments: told.append(arguments))
+    report = cli_models._bytes_into(view)
+    for done in (500_000_000, 600_000_000, 1_000_000_000):  # it goes on where it broke off
+        report("m.gguf from the hub", done, 1_000_000_000)
+    assert [arguments[3] for arguments in told] == ["MB", "MB, 40 s left", "MB"]
 
 
 def test_docs_are_the_programs_own_help(monkeypatch):
