@@ -20,6 +20,8 @@ def reply(messages: tuple[Message, ...], request: Request) -> str:
     names = list(dict.fromkeys(re.findall(r"(?<=[a-z] )[A-Z][a-z]{3,}\b", text)))[:8]
     if step == "names":
         return compact({"entities": dict.fromkeys(names, "person")})
+    if step == "details":  # of one entity at the least
+        return compact({step: [[names[0], f"{names[0]} is told of."]]})
     return "no" if step == "missed" else compact({step: []})
 
 
