@@ -99,6 +99,9 @@ class Settings(BaseSettings):
 
     seed: int = Field(0, ge=0, description="Seed of everything random: Leiden, the shuffle, sampling.")
     slots: int = Field(0, ge=0, description="Requests the model works on at once; 0 measures this machine and chooses.")
+    batch: int = Field(
+        0, ge=0, le=4096, description="Tokens of a prompt the model reads at once; 0 measures this machine and chooses."
+    )
     threads: int = Field(0, ge=0, description="Processor threads; 0 uses all usable cores.")
     gpu_layers: int = Field(-1, ge=-1, description="Model layers put on a GPU; -1 means all, where the build can.")
 

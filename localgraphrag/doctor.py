@@ -87,9 +87,10 @@ def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
         trained, window = header.trained_context, settings.context_window
         known = plan.remembered(plan.machine_key(model.sha256, settings.threads, settings.gpu_layers))
         slots = settings.slots or (known.slots if known else plan.DEFAULT_SLOTS)
+        batch = settings.batch or (known.batch if known else plan.BATCH)
         longest = window + plan.MARGIN
-        needed = plan.memory_needed(header, slots, longest, settings.gpu_layers)
-        least = plan.memory_needed(header, 1, longest, settings.gpu_layers).total
+        needed = plan.memory_needed(header, slots, longest, settings.gpu_layers, batch)
+        least = plan.memory_needed(header, 1, longest, settings.gpu_layers, settings.batch or plan.BATCH).total
     if trained and window > trained:
         yield Check(
             "context", "fail", f"context_window {window:,} of the {trained:,} tokens this model was made for",
@@ -109,18 +110,23 @@ def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
         yield Check("memory", "warn", found, "Fewer will be taken at once, which is slower. " + small)
     else:
         yield Check("memory", "ok", found)
-    yield _pace(slots, settings, known)
+    yield _pace(slots, batch, settings, known)
 
 
-def _pace(slots: int, settings: Settings, known: Measured | None) -> Check:
-    """Where the number of conversations at once comes from."""
-    if settings.slots:
-        return Check("at once", "ok", f"{slots} conversations, as set")
+def _pace(slots: int, batch: int, settings: Settings, known: Measured | None) -> Check:
+    """Where the numbers of conversations, and of tokens of a prompt, at once come from."""
+    if settings.slots and settings.batch:
+        return Check("at once", "ok", f"{slots} conversations, or {batch} tokens of a prompt, as set")
     if known is None:
         return Check("at once", "ok", "not measured yet; the first run does it in some seconds")
+    found = f"{slots} conversations{' (as set)' if settings.slots else ''}, "
+    found += f"or {batch} tokens of a prompt{' (as set)' if settings.batch else ''}, {known.threads} threads"
     seen = sorted(known.milliseconds.items(), key=lambda item: int(item[0]))
-    rows = ", ".join(f"{ms:.0f} ms with {count}" for count, ms in seen)
-    return Check("at once", "ok", f"{slots} conversations, {known.threads} threads; a token took {rows}")
+    found += "; a token took " + ", ".join(f"{ms:.0f} ms with {count}" for count, ms in seen)
+    if known.rates:
+        read = sorted(known.rates.items(), key=lambda item: int(item[0]))
+        found += "; of a prompt, " + ", ".join(f"{rate:.0f} a second with {count}" for count, rate in read)
+    return Check("at once", "ok", found)
 
 
 def _build() -> Check:

@@ -215,6 +215,18 @@ def test_whatever_is_asked_together_is_answered_as_it_is_alone(forgets, monkeypa
     assert bool(borrowed) == bool(guessed) == forgets
 
 
+@pytest.mark.parametrize("batch", [1, 7, 512])
+def test_prompts_are_read_in_parts_of_any_size(batch):
+    requests = drawn(random.Random(3))
+    sizes = {"slots": 3, "cells": 1024, "longest": 2500}
+    engine, read = make(batch=batch, **sizes), []
+    decode = engine._streams.decode
+    engine._streams.decode = lambda rows: (read.append(len(rows)), decode(rows))
+    assert results(engine, requests) == results(make(batch=256, **sizes), requests)
+    # beside parts of prompts there are steps that write
+    assert max(read) <= max(batch, streams.most_rows(3 + streams.PREFIXES)) and (batch == 1 or batch in read)
+
+
 def ask(prompt: str, declared=NOTE, **options) -> Request:
     return Request(prompt, declared, **({"max_tokens": 20, "key": prompt} | options))
 

@@ -1,4 +1,4 @@
-"""Memory reckoned beforehand, slots and threads by a probe that is remembered."""
+"""Memory reckoned beforehand; slots, threads and batch by a probe that is remembered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Header:
 
     @staticmethod
     def number(key: str) -> int:
-        return {"attention.head_count": 12, "block_count": 28}[key]
+        return {"attention.head_count": 12, "block_count": 28, "feed_forward_length": 8_960}[key]
 
 
 @pytest.fixture(autouse=True)
@@ -65,13 +65,23 @@ def test_few_slots_still_hold_the_longest_conversation_and_two_prefixes():
     assert plan.memory_needed(Header(), 32, LONGEST).cache == 34 * 2048 * 28_672
 
 
-@given(st.integers(1, 40), st.integers(0, 6_000_000_000))
-def test_the_most_slots_that_fit_are_taken(slots, available):
+def test_a_batch_takes_buffers_of_its_size_but_never_fewer_rows_than_are_written():
+    work = {batch: plan.memory_needed(Header(), 32, LONGEST, 0, batch).work for batch in (1, 68, 69, 256, 512)}
+    assert work[1] == work[68] < work[69]
+    assert work[256] == plan.memory_needed(Header(), 32, LONGEST).work
+    assert work[512] - work[256] == 256 * (8704 * 13 + 2 * 8960) * 4
+
+
+@given(st.integers(1, 40), st.integers(0, 6_000_000_000), st.sampled_from(plan.BATCHES))
+def test_the_most_slots_that_fit_are_taken(slots, available, batch):
+    def needed(slots):
+        return plan.memory_needed(Header(), slots, LONGEST, 0, batch).total
+
     if needed(1) > available:
         with pytest.raises(ModelError):
-            plan.slots_that_fit(Header(), slots, LONGEST, available)
+            plan.slots_that_fit(Header(), slots, LONGEST, available, 0, batch)
         return
-    found = plan.slots_that_fit(Header(), slots, LONGEST, available)
+    found = plan.slots_that_fit(Header(), slots, LONGEST, available, 0, batch)
     assert 1 <= found <= slots and needed(found) <= available
     assert found == slots or needed(found + 1) > available
 
@@ -120,7 +130,24 @@ def test_more_slots_must_earn_their_memory(milliseconds, best):
     assert plan.best_slots(milliseconds) == best
 
 
-def test_cores_and_logicalprocessors_are_tried(monkeypatch):
+@pytest.mark.parametrize(
+    ("rates", "best"),
+    [
+        ({256: 55, 128: 54, 64: 52, 512: 56}, 256),
+        ({256: 55, 128: 60, 64: 68, 512: 68}, 256),  # within noise
+        ({256: 100, 128: 125}, 128),
+        ({256: 100, 128: 130, 64: 140}, 64),
+        ({256: 2600, 128: 1500, 64: 900, 512: 4100}, 512),
+        ({256: 55}, 256),
+        ({}, 256),
+    ],
+)
+def test_another_batch_must_read_clearly_faster(rates, best):
+    assert plan.BATCH == 256
+    assert plan.best_batch(rates) == best
+
+
+def test_cores_and_logical_processors_are_tried(monkeypatch):
     monkeypatch.setattr(plan, "usable_cores", lambda: 8)
     for physical, tried in [(4, [4, 8]), (8, [8]), (16, [8]), (None, [8])]:
         monkeypatch.setattr(psutil, "cpu_count", lambda logical, physical=physical: physical)
@@ -128,19 +155,42 @@ def test_cores_and_logicalprocessors_are_tried(monkeypatch):
 
 
 class FakeStreams:
-    """Streams whose steps take as long as a table says, on a clock of its own."""
+    """Streams whose steps take as long as a table says, on a clock of its own.
+
+    As with a graphics card, the time passes when the logits are asked for.
+    """
 
     cost: dict[tuple[int, int], float]
 
     def __init__(self, clock: SimpleNamespace, **options: Any) -> None:
         self.clock, self.slots, self.threads, self.closed = clock, options["slots"], options["threads"], False
+        self.longest, self.batch, self.cells = options["longest"], options["batch"], options["cells"]
+        self.held = [0] * self.slots
 
     def set_threads(self, threads: int) -> None:
         self.threads = threads
 
+    def divide(self, tokens: int) -> None:
+        assert tokens <= self.longest
+        if tokens > self.cells:
+            self.cells, self.held = tokens, [0] * 15
+
+    def open(self, stream: int, prefix: tuple[int, ...]) -> None:
+        assert not prefix
+        self.held[stream] = 0
+
     def decode(self, rows: list[tuple[int, int, int, bool]]) -> None:
-        assert [stream for _, _, stream, _ in rows] == list(range(len(rows)))
-        self.clock.now += self.cost[self.threads, len(rows)]
+        assert len(rows) <= self.batch
+        written = [stream for _, _, stream, _ in rows]
+        assert written in (list(range(len(rows))), [0] * len(rows))
+        for _, position, stream, _ in rows:
+            assert position == self.held[stream] < self.cells
+            self.held[stream] += 1
+        self.rows = rows
+
+    def logits(self, row: int) -> None:
+        assert row == len(self.rows) - 1 and self.rows[row][3]
+        self.clock.now += self.cost[self.threads, len(self.rows)]
 
     def close(self) -> None:
         self.closed = True
@@ -170,6 +220,27 @@ def test_the_probe_takes_the_better_threads_and_then_slots(timed):
     assert timed(cost, threads=8)[0].threads == 8
 
 
+def reading(seconds: dict[int, float]) -> dict[tuple[int, int], float]:
+    """A machine that writes a millisecond a row, and reads in so many seconds a step."""
+    return {(2, n): n * 0.001 for n in (4, 8, 16, 32)} | {(2, n): taken for n, taken in seconds.items()}
+
+
+def test_the_probe_takes_the_batch_that_reads_fastest(timed):
+    measured, seconds = timed(reading({64: 0.04, 128: 0.05, 256: 0.08, 512: 0.1}))
+    assert measured.rates == {"64": 1600.0, "128": 2560.0, "256": 3200.0, "512": 5120.0}
+    assert measured.batch == 512 and seconds < 1
+    assert timed(reading({64: 0.01, 128: 0.05, 256: 0.08, 512: 0.2}))[0].batch == 64
+
+
+def test_no_batch_is_taken_that_there_was_no_time_to_compare(timed):
+    alike = {64: 0.17, 128: 0.34, 256: 0.68}  # with what the others take, 512 would end too late: it has no figure
+    measured, seconds = timed(reading(alike))
+    assert (list(measured.rates), measured.batch) == (["256", "128", "64"], 256) and seconds < 4
+    slow = {(2, n): n * 0.009 for n in (4, 8, 16, 32)}  # nor has any
+    measured, seconds = timed(slow)
+    assert (measured.rates, measured.batch) == ({}, 256) and seconds < 4
+
+
 def test_the_probe_is_quick_on_a_slow_machine(timed):
     two_cores = {(2, 4): 0.184, (2, 8): 0.376, (2, 16): 0.464, (2, 32): 0.900}
     measured, seconds = timed(two_cores)
@@ -186,22 +257,33 @@ def test_a_choice_is_measured_once_and_survives_a_spoilt_file(cache, monkeypatch
 
     def probe(_model, threads):
         probes.append(threads)
-        return Measured(8, threads or 3, {"8": 1.5})
+        return Measured(8, threads or 3, 128, {"8": 1.5}, {"128": 900.0, "256": 700.0})
 
     monkeypatch.setattr(plan, "probe", probe)
-    assert plan.choose(None, "a") == plan.choose(None, "a") == (8, 3)
-    assert plan.choose(None, "b") == (8, 3) and plan.choose(None, "a", threads=2) == (8, 2)
+    found = Measured(8, 3, 128, {"8": 1.5}, {"128": 900.0, "256": 700.0})
+    assert plan.choose(None, "a") == plan.choose(None, "a") == found
+    assert plan.choose(None, "b") == found and plan.choose(None, "a", threads=2).threads == 2
     assert probes == [0, 0, 2]
     assert len(json.loads(cache.read_text())) == 3 and [f.name for f in cache.parent.iterdir()] == ["machine.json"]
     key = plan.machine_key("a", 0, -1)
-    for spoilt in ("", "[]", "{", json.dumps({key: {"slots": 8}}), json.dumps({key: asdict_of(slots="8")}), "\x00"):
+    old = {"slots": 8, "threads": 3, "milliseconds": {"8": 1.5}}  # before there was a batch to choose
+    wrong = [{"slots": 8}, old, asdict_of(slots="8"), asdict_of(batch=0)]
+    for spoilt in ("", "[]", "{", "\x00", *(json.dumps({key: entry}) for entry in wrong)):
         cache.write_text(spoilt)
-        assert plan.choose(None, "a") == (8, 3)
-    assert len(probes) == 9
+        assert plan.choose(None, "a") == found
+    assert len(probes) == 11
+
+
+def test_what_is_remembered_of_others_stays(cache, monkeypatch):
+    monkeypatch.setattr(plan, "probe", lambda _model, _threads: Measured(4, 1, 256, {}, {}))
+    cache.parent.mkdir()
+    cache.write_text(json.dumps({"old": {"slots": 8, "threads": 3, "milliseconds": {"8": 1.5}}}))
+    assert plan.choose(None, "a").slots == 4
+    assert len(json.loads(cache.read_text())) == 2
 
 
 def asdict_of(**changes: Any) -> dict[str, Any]:
-    return {"slots": 8, "threads": 3, "milliseconds": {}} | changes
+    return {"slots": 8, "threads": 3, "batch": 256, "milliseconds": {}, "rates": {}} | changes
 
 
 def test_another_machine_is_measured_anew(monkeypatch):
@@ -217,14 +299,14 @@ def test_a_probe_that_fails_gives_the_defaults_and_is_not_remembered(cache, monk
 
     monkeypatch.setattr(plan, "probe", probe)
     monkeypatch.setattr(plan, "usable_cores", lambda: 5)
-    assert plan.choose(None, "a") == (plan.DEFAULT_SLOTS, 5)
+    assert plan.choose(None, "a") == Measured(plan.DEFAULT_SLOTS, 5, plan.BATCH, {}, {})
     assert "no room" in caplog.text and not cache.exists()
 
 
 def test_a_cache_that_cannot_be_written_does_no_harm(cache, monkeypatch):
-    monkeypatch.setattr(plan, "probe", lambda _model, _threads: Measured(4, 1, {}))
+    monkeypatch.setattr(plan, "probe", lambda _model, _threads: Measured(4, 1, 256, {}, {}))
     cache.parent.write_text("a file where the folder should be")
-    assert plan.choose(None, "a") == (4, 1)
+    assert plan.choose(None, "a").slots == 4
 
 
 # With a model
@@ -253,29 +335,48 @@ def test_the_header_tells_what_the_model_does():
 def test_a_probe_of_a_real_model():
     with closing(GGUFModel(FILE, gpu_layers=0)) as model:
         measured = plan.probe(model, threads=1)
-    assert measured.threads == 1 and measured.slots in plan.CANDIDATES
+    assert measured.threads == 1 and measured.slots in plan.CANDIDATES and measured.batch in plan.BATCHES
     assert "4" in measured.milliseconds and all(ms > 0 for ms in measured.milliseconds.values())
+    assert all(rate > 0 for rate in measured.rates.values())
 
 
 @model_mark
-def test_set_slots_are_not_measured_and_unset_ones_once(monkeypatch):
+def test_what_is_set_is_not_measured_and_the_rest_once(monkeypatch):
     probes = []
 
     def probe(model, threads):
         probes.append(model.vocab_size)
-        return Measured(3, 1, {"3": 1.0})
+        return Measured(3, 1, 128, {"3": 1.0}, {"256": 1.0, "128": 2.0})
 
     monkeypatch.setattr(plan, "probe", probe)
     small = {"model": str(FILE), "context_window": 2000, "gpu_layers": 0}
-    for slots, expected, probed in [(2, 2, 0), (0, 3, 1), (0, 3, 1)]:
-        engine = load_engine(Settings(**small, slots=slots))
-        assert engine._streams.slots == expected and len(probes) == probed
+    for slots, batch, expected, probed in [
+        (2, 64, (2, 64), 0),
+        (0, 0, (3, 128), 1),
+        (0, 0, (3, 128), 1),
+        (2, 0, (2, 128), 1),
+        (0, 64, (3, 64), 1),
+    ]:
+        engine = load_engine(Settings(**small, slots=slots, batch=batch))
+        assert (engine._streams.slots, engine.batch) == expected and len(probes) == probed
         engine.close()
 
 
 @model_mark
+@pytest.mark.parametrize(("batch", "slots", "taken"), [(0, 4, 256), (512, 3, 512)])
+def test_where_memory_is_short_conversations_come_before_a_measured_batch(monkeypatch, batch, slots, taken):
+    monkeypatch.setattr(plan, "probe", lambda _model, _threads: Measured(4, 1, 512, {}, {}))
+    settings = Settings(model=str(FILE), context_window=2000, gpu_layers=0, batch=batch)
+    with closing(GGUFModel(FILE, vocab_only=True)) as header:
+        enough = plan.memory_needed(header, 4, 2000 + plan.MARGIN).total
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=enough))
+    with closing(load_engine(settings)) as engine:
+        assert (engine._streams.slots, engine.batch) == (slots, taken)
+
+
+@model_mark
 def test_memory_that_is_short_takes_slots_or_refuses(monkeypatch):
-    settings = Settings(model=str(FILE), context_window=2000, gpu_layers=0, slots=12, threads=1)
+    settings = Settings(model=str(FILE), context_window=2000, gpu_layers=0, slots=12, batch=256, threads=1)
     with closing(GGUFModel(FILE, vocab_only=True)) as header:
         enough = plan.memory_needed(header, 5, 2000 + plan.MARGIN).total
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=enough))
@@ -289,7 +390,7 @@ def test_memory_that_is_short_takes_slots_or_refuses(monkeypatch):
 @model_mark
 def test_memory_that_is_short_takes_slots_with_some_layers_on_a_card_too(monkeypatch):
     monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: True)
-    settings = Settings(model=str(FILE), context_window=2000, gpu_layers=5, slots=12, threads=1)
+    settings = Settings(model=str(FILE), context_window=2000, gpu_layers=5, slots=12, batch=256, threads=1)
     with closing(GGUFModel(FILE, vocab_only=True)) as header:
         enough = plan.memory_needed(header, 5, 2000 + plan.MARGIN, 5).total
         assert enough < plan.memory_needed(header, 5, 2000 + plan.MARGIN).total
@@ -317,7 +418,7 @@ def test_layers_are_put_on_a_card_where_the_build_can(monkeypatch, offloads, ask
 @pytest.mark.parametrize(("info", "told"), [("CPU : SSE3 = 1 |", True), ("CPU : AVX2 = 1 |", False)])
 def test_a_build_without_vector_instructions_is_told_when_it_is_used(monkeypatch, caplog, info, told):
     monkeypatch.setattr(gguf, "system_info", lambda: info)
-    load_engine(Settings(model=str(FILE), context_window=2000, gpu_layers=0, slots=2, threads=1)).close()
+    load_engine(Settings(model=str(FILE), context_window=2000, gpu_layers=0, slots=2, batch=256, threads=1)).close()
     assert ("SOURCE_DATE_EPOCH" in caplog.text) == told
 
 
@@ -332,8 +433,31 @@ def test_doctor_tells_memory_and_pace(cache, monkeypatch, free, state):
         return {check.name: check for check in doctor._fit(model, settings)}
 
     assert checks()["at once"].found.startswith("not measured yet")
-    plan._remember(plan.machine_key(model.sha256, 0, 0), Measured(16, 2, {"4": 46.0, "16": 29.0}))
+    plan._remember(plan.machine_key(model.sha256, 0, 0), Measured(16, 2, 256, {"4": 46.0, "16": 29.0}, {}))
     found = checks()
-    assert found["at once"].found == "16 conversations, 2 threads; a token took 46 ms with 4, 29 ms with 16"
+    at_once = "16 conversations, or 256 tokens of a prompt, 2 threads; a token took 46 ms with 4, 29 ms with 16"
+    assert found["at once"].found == at_once
     assert found["memory"].state == state and found["context"].state == "ok"
     assert bool(found["memory"].remedy) == (state != "ok")
+
+
+@pytest.mark.parametrize(
+    ("slots", "batch", "told"),
+    [
+        (0, 0, "16 conversations, or 512 tokens of a prompt, 8 threads; "),
+        (2, 0, "2 conversations (as set), or 512 tokens of a prompt, 8 threads; "),
+        (0, 64, "16 conversations, or 64 tokens of a prompt (as set), 8 threads; "),
+        (2, 64, "2 conversations, or 64 tokens of a prompt, as set"),
+    ],
+)
+def test_doctor_tells_what_is_set_and_what_is_measured(slots, batch, told):
+    known = Measured(16, 8, 512, {"4": 2.0, "16": 1.0}, {"256": 2600.0, "64": 900.4, "512": 4100.0})
+    figures = (
+        "a token took 2 ms with 4, 1 ms with 16; of a prompt, 900 a second with 64, 2600 a second with 256, "
+        "4100 a second with 512"
+    )
+    settings = Settings(slots=slots, batch=batch)
+    found = doctor._pace(slots or 16, batch or 512, settings, known).found
+    assert found == told + figures * told.endswith("; ")
+    unknown = doctor._pace(slots or 16, batch or 256, settings, None).found
+    assert unknown == told if slots and batch else unknown.startswith("not measured yet")

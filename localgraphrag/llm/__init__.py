@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 def load_engine(settings: Settings, beside: Path | None = None) -> Engine:
     """The llama.cpp engine for the settings' model, sized for this machine.
 
-    Slots are those set, or else measured, and fewer where memory is short.
+    Slots and batch are those set, or else measured. Where memory is short, slots are fewer, and a measured batch is no
+    larger than the default.
 
     Parameters
     ----------
@@ -38,12 +39,15 @@ def load_engine(settings: Settings, beside: Path | None = None) -> Engine:
     longest = settings.context_window + plan.MARGIN
     available = psutil.virtual_memory().available
     with contextlib.closing(GGUFModel(file.path, vocab_only=True)) as header:
-        plan.slots_that_fit(header, 1, longest, available, settings.gpu_layers)
-        model = GGUFModel(file.path, gpu_layers=settings.gpu_layers)
-        slots, threads = settings.slots, settings.threads
-        if not slots:
-            slots, threads = plan.choose(model, file.sha256, threads=threads, gpu_layers=settings.gpu_layers)
-        slots = plan.slots_that_fit(header, slots, longest, available, settings.gpu_layers)
+        layers, slots, batch, threads = settings.gpu_layers, settings.slots, settings.batch, settings.threads
+        plan.slots_that_fit(header, 1, longest, available, layers, batch or plan.BATCH)
+        model = GGUFModel(file.path, gpu_layers=layers)
+        if not (slots and batch):
+            found = plan.choose(model, file.sha256, threads=threads, gpu_layers=layers)
+            slots, batch, threads = slots or found.slots, batch or found.batch, found.threads
+            if plan.memory_needed(header, slots, longest, layers, batch).total > available:
+                batch = settings.batch or min(batch, plan.BATCH)  # conversations come before a larger batch
+        slots = plan.slots_that_fit(header, slots, longest, available, layers, batch)
     return LlamaCppEngine(
         model,
         identity=file.sha256,
@@ -51,5 +55,5 @@ def load_engine(settings: Settings, beside: Path | None = None) -> Engine:
         cells=plan.TOKENS_PER_SLOT,
         longest=longest,
         threads=threads,
-        batch=plan.BATCH,
+        batch=batch,
     )

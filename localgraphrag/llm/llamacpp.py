@@ -54,7 +54,7 @@ class LlamaCppEngine:
     cells : tokens of KV cache (f16) that a conversation gets.
     longest : tokens of the longest conversation that may come, `cells` or more.
     threads : processor threads, 0 for all usable cores.
-    batch : most rows decoded at once.
+    batch : tokens of a prompt read at once.
     flash : whether to use flash attention; None for what is faster.
     on_heartbeat : called every two seconds while nothing finishes.
 

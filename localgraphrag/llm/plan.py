@@ -1,4 +1,4 @@
-"""The engine sized for a machine: memory reckoned before anything is loaded, slots and threads measured once.
+"""The engine sized for a machine: memory reckoned before anything is loaded; slots, threads and batch measured once.
 
 Neither changes what is asked of the model or under which key its answer is kept.
 """
@@ -10,7 +10,7 @@ import logging
 import platform
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from localgraphrag.errors import ModelError
 from localgraphrag.llm.catalog import write_json
 from localgraphrag.llm.drafts import most_rows
 from localgraphrag.llm.gguf import GGUFModel, offloading, system_info, usable_cores
-from localgraphrag.llm.streams import PREFIXES, Streams, padded
+from localgraphrag.llm.streams import PREFIXES, Row, Streams, padded
 from localgraphrag.llm.units import content_hash
 
 log = logging.getLogger(__name__)
@@ -31,13 +31,18 @@ TOKENS_PER_SLOT = 2048
 """Cells set aside per conversation: instructions, a chunk of 600 tokens, its questions and its replies."""
 
 BATCH = 256
-"""Most rows decoded at once."""
+"""Most rows decoded at once: tokens of a prompt, where no other number reads faster."""
 
 MARGIN = 512
 """Tokens of a conversation beyond `context_window`: chat format, closing a reply."""
 
 CANDIDATES = (4, 8, 16, 32)
 _EARNS, _EARNS_MUCH = 0.9, 0.75  # of the time a row: what more slots may take, up to the default and above it
+
+BATCHES = (BATCH, 128, 64, 512)
+"""Numbers of tokens to read at once, as tried: the default, which others are compared with; the longest step last."""
+_READS_MUCH = 1.25  # times as many a second: less comes and goes, and every number sums floats in an order of its own
+
 _PROBE_SECONDS = 4.0  # no step begins later; the longest takes about one
 
 _REPACKED = 1.2  # weights as the processor wants them, and an output matrix that is the input's held twice
@@ -62,7 +67,7 @@ class Memory:
         return self.weights + self.cache + self.work + self.rest
 
 
-def memory_needed(model: GGUFModel, slots: int, longest: int, gpu_layers: int = 0) -> Memory:
+def memory_needed(model: GGUFModel, slots: int, longest: int, gpu_layers: int = 0, batch: int = BATCH) -> Memory:
     """What an engine of so many slots takes of the machine's memory.
 
     Parameters
@@ -70,17 +75,19 @@ def memory_needed(model: GGUFModel, slots: int, longest: int, gpu_layers: int = 
     model : a model of which the header is enough (`vocab_only`).
     longest : tokens of the longest conversation.
     gpu_layers : layers on a graphics card, -1 for all: their weights and cache are there.
+    batch : most rows decoded at once.
 
     The cache is the larger of two divisions: `slots` streams of `TOKENS_PER_SLOT`, or one of `longest`, each with those
-    of the shared prefixes. The buffers hold attention scores of a batch (f32) over the longest conversation, and logits
-    of the rows that are written.
+    of the shared prefixes. The buffers hold, all in f32, for each row of a batch the attention scores of every head and
+    a mask over the longest conversation, and what goes from layer to layer; and logits of the rows that are written.
     """
     cells = max((slots + PREFIXES) * padded(TOKENS_PER_SLOT), (1 + PREFIXES) * padded(longest))
-    scores = BATCH * padded(longest) * (model.number("attention.head_count") or 1) * 4
-    logits = 2 * most_rows(slots + PREFIXES) * model.vocab_size * 4
+    written = most_rows(slots + PREFIXES)
+    row = padded(longest) * ((model.number("attention.head_count") or 1) + 1) + 2 * model.number("feed_forward_length")
+    work = (max(batch, written) * row + 2 * written * model.vocab_size) * 4
     weights = model.path.stat().st_size * _REPACKED
     here = _share_here(model, gpu_layers)
-    return Memory(int(weights * here), int(cells * model.kv_bytes_per_token * here), scores + logits)
+    return Memory(int(weights * here), int(cells * model.kv_bytes_per_token * here), work)
 
 
 def _share_here(model: GGUFModel, gpu_layers: int) -> float:
@@ -90,25 +97,27 @@ def _share_here(model: GGUFModel, gpu_layers: int) -> float:
     return 0.0 if gpu_layers < 0 else max(1 - gpu_layers / max(model.number("block_count"), 1), 0.0)
 
 
-def slots_that_fit(model: GGUFModel, slots: int, longest: int, available: int, gpu_layers: int = 0) -> int:
+def slots_that_fit(
+    model: GGUFModel, slots: int, longest: int, available: int, gpu_layers: int = 0, batch: int = BATCH
+) -> int:
     """The most slots, up to `slots`, that `available` bytes of the machine's memory allow.
 
     Raises ModelError with figures and remedies if not even one does.
     """
     for fewer in range(slots, 0, -1):
-        if memory_needed(model, fewer, longest, gpu_layers).total <= available:
+        if memory_needed(model, fewer, longest, gpu_layers, batch).total <= available:
             if fewer < slots:
-                wanted = memory_needed(model, slots, longest, gpu_layers).total
+                wanted = memory_needed(model, slots, longest, gpu_layers, batch).total
                 log.warning(
                     "%d conversations at once instead of %d: %.1f GB of memory are free, and %d would need %.1f GB.",
                     fewer, slots, available / 1e9, slots, wanted / 1e9,
                 )  # fmt: skip
             return fewer
-    need = memory_needed(model, 1, longest, gpu_layers)
+    need = memory_needed(model, 1, longest, gpu_layers, batch)
     raise ModelError(
         f"{model.path.name} needs {need.total / 1e9:.1f} GB of memory for a single conversation of {longest:,} tokens "
         f"(weights {need.weights / 1e9:.1f}, context {need.cache / 1e9:.1f}), and {available / 1e9:.1f} GB are free. "
-        "Close other programs, lower `context_window` in localgraphrag.toml, or take a smaller model "
+        "Close other programs, lower `context_window` or `batch` in localgraphrag.toml, or take a smaller model "
         "(`localgraphrag models list`)."
     )
 
@@ -118,15 +127,21 @@ def slots_that_fit(model: GGUFModel, slots: int, longest: int, available: int, g
 
 @dataclass(frozen=True)
 class Measured:
-    """What a probe chose, and the milliseconds per row it saw for each number of slots."""
+    """What a probe chose, and what it saw.
+
+    `milliseconds` of a row for each number of slots, and `rates`, tokens of a prompt read per second, for each batch:
+    none where the machine took too long for more than the slots.
+    """
 
     slots: int
     threads: int
+    batch: int
     milliseconds: dict[str, float]
+    rates: dict[str, float]
 
 
-def choose(model: GGUFModel, identity: str, *, threads: int = 0, gpu_layers: int = -1) -> tuple[int, int]:
-    """Slots and threads for a loaded model on this machine: as remembered, else by a probe of some seconds.
+def choose(model: GGUFModel, identity: str, *, threads: int = 0, gpu_layers: int = -1) -> Measured:
+    """Slots, threads and batch for a loaded model on this machine: as remembered, else by a probe of some seconds.
 
     A probe that fails is told in the log and gives the defaults.
     """
@@ -137,24 +152,28 @@ def choose(model: GGUFModel, identity: str, *, threads: int = 0, gpu_layers: int
             known = probe(model, threads)
         except ModelError as error:
             log.warning("This machine could not be measured (%s); taking the defaults.", error)
-            return DEFAULT_SLOTS, threads or usable_cores()
-        log.info("Measured: %d conversations at once, %d threads.", known.slots, known.threads)
+            return Measured(DEFAULT_SLOTS, threads or usable_cores(), BATCH, {}, {})
+        log.info(
+            "Measured: %d conversations or %d tokens of a prompt at once, %d threads.",
+            known.slots, known.batch, known.threads,
+        )  # fmt: skip
         _remember(key, known)
-    return known.slots, known.threads
+    return known
 
 
 def probe(model: GGUFModel, threads: int = 0) -> Measured:
     """Time steps of several numbers of rows, and of threads where there is a choice.
 
-    Raises ModelError, also when there was no time to try the default number: nothing could be chosen by that.
+    Raises ModelError, also when there was no time to try the default number of slots: nothing could be chosen by that.
 
-    Every row is one token of a conversation of its own, as when an engine writes without guesses. Streams are short:
-    what longer ones add to a row is the same however many there are.
+    First every row is one token of a conversation of its own, as when an engine writes without guesses; then all are of
+    one, as when it reads. Streams are short: what longer ones add to a row is the same however many there are.
     """
     wanted = [threads] if threads else thread_candidates()
     most = max(CANDIDATES)
     begun = time.perf_counter()
-    streams = Streams(model, slots=most, cells=256, longest=256, threads=wanted[-1], batch=most)
+    longest = max(BATCHES)
+    streams = Streams(model, slots=most, cells=256, longest=longest, threads=wanted[-1], batch=longest)
     try:
         clock = _Stopwatch(streams, begun)
         clock.milliseconds(4)  # the first step also builds what later ones use again
@@ -166,11 +185,14 @@ def probe(model: GGUFModel, threads: int = 0) -> Measured:
             wanted = [min(by_threads, key=lambda count: by_threads[count])]
             streams.set_threads(wanted[0])
         found = {rows: clock.milliseconds(rows) for rows in CANDIDATES if clock.has_time or rows == CANDIDATES[0]}
+        rates = clock.rates(min(found.values()))
     finally:
         streams.close()
     if DEFAULT_SLOTS not in found:
         raise ModelError(f"a step took so long that {_PROBE_SECONDS:.0f} s were over; it may be busy with other work")
-    return Measured(best_slots(found), wanted[0], {str(rows): round(ms, 2) for rows, ms in found.items()})
+    seen = {str(rows): round(ms, 2) for rows, ms in found.items()}
+    read = {str(rows): round(rate, 1) for rows, rate in rates.items()}
+    return Measured(best_slots(found), wanted[0], best_batch(rates), seen, read)
 
 
 def best_slots(milliseconds: Mapping[int, float]) -> int:
@@ -190,6 +212,18 @@ def best_slots(milliseconds: Mapping[int, float]) -> int:
     return chosen
 
 
+def best_batch(rates: Mapping[int, float]) -> int:
+    """The batch to take, given tokens read per second with each: the default, unless another reads a quarter more.
+
+    A larger one costs memory (256 more: 0.1 GB with 1.5B), and time between two signs of life.
+
+    >>> best_batch({256: 260, 128: 250, 64: 210, 512: 270}), best_batch({256: 2600, 128: 1500, 64: 900, 512: 4100})
+    (256, 512)
+    """
+    best = max(rates, key=lambda rows: rates[rows], default=BATCH)
+    return best if BATCH in rates and rates[best] >= _READS_MUCH * rates[BATCH] else BATCH
+
+
 def thread_candidates() -> list[int]:
     """Numbers of threads worth trying, ascending: one per core, and one per logical processor."""
     import psutil
@@ -199,29 +233,55 @@ def thread_candidates() -> list[int]:
 
 
 class _Stopwatch:
-    """Milliseconds per row of steps, the better of two while there is time."""
+    """Times steps, the better of two while there is time."""
 
     def __init__(self, streams: Streams, begun: float) -> None:
         self._streams, self._begun = streams, begun
         self._positions = [0] * streams.slots
 
     @property
+    def _left(self) -> float:
+        return _PROBE_SECONDS - (time.perf_counter() - self._begun)
+
+    @property
     def has_time(self) -> bool:
-        return time.perf_counter() - self._begun < _PROBE_SECONDS
+        return self._left > 0
 
     def milliseconds(self, rows: int) -> float:
-        best = self._step(rows)
-        return min(best, self._step(rows)) if self.has_time else best
+        """Of a row of a step that takes the first `rows` streams a token further."""
+        best = self._write(rows)
+        return min(best, self._write(rows)) if self.has_time else best
 
-    def _step(self, rows: int) -> float:
-        """One token more for each of the first `rows` streams; any token does."""
+    def rates(self, pace: float) -> dict[int, float]:
+        """Tokens of a prompt read per second with each batch for which there is time, given milliseconds of a row.
+
+        Where there is none, as with 1.5B on two cores, arithmetic takes it all and more rows gain nothing: docs/log.md.
+        """
+        found: dict[int, float] = {}
+        for rows in BATCHES:
+            if 2 * rows * pace > self._left * 1000:
+                break
+            found[rows] = 1000 / min(self._read(rows), self._read(rows))
+            pace = 1000 / max(found.values())
+        return found
+
+    def _write(self, rows: int) -> float:
         step = [(0, self._positions[stream], stream, True) for stream in range(rows)]
-        started = time.perf_counter()
-        self._streams.decode(step)
-        taken = time.perf_counter() - started
         for stream in range(rows):
             self._positions[stream] += 1
-        return taken / rows * 1000
+        return self._decode(step)
+
+    def _read(self, rows: int) -> float:
+        self._streams.divide(max(BATCHES))  # from the first on: streams fewer and longer
+        self._streams.open(0, ())
+        return self._decode([(0, at, 0, at == rows - 1) for at in range(rows)])
+
+    def _decode(self, step: Sequence[Row]) -> float:
+        """Milliseconds of a row; any token does."""
+        started = time.perf_counter()
+        self._streams.decode(step)
+        self._streams.logits(len(step) - 1)  # a graphics card is still at work when `decode` returns
+        return (time.perf_counter() - started) / len(step) * 1000
 
 
 # -- what is known of this machine ---------------------------------------------------------------------------------
@@ -233,7 +293,7 @@ def machine_key(identity: str, threads: int, gpu_layers: int) -> str:
 
     layers = gpu_layers if offloading(gpu_layers) else 0
     build = f"{llama_cpp.__version__} {system_info()}"
-    rule = f"{CANDIDATES} {_EARNS} {_EARNS_MUCH}"  # what was chosen by another is measured anew
+    rule = f"{CANDIDATES} {_EARNS} {_EARNS_MUCH} {BATCHES} {_READS_MUCH}"  # what another chose is measured anew
     return content_hash(processor(), str(usable_cores()), build, identity, str(threads), str(layers), rule)[:16]
 
 
@@ -266,8 +326,7 @@ def remembered(key: str) -> Measured | None:
         found = Measured(**_all()[key])
     except (KeyError, TypeError):
         return None
-    whole = (type(found.slots), type(found.threads)) == (int, int)
-    return found if whole and found.slots > 0 and found.threads > 0 else None
+    return found if all(type(n) is int and n > 0 for n in (found.slots, found.threads, found.batch)) else None
 
 
 def _remember(key: str, measured: Measured) -> None:
