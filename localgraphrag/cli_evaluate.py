@@ -59,7 +59,10 @@ def questions(
         return
     console.write_table(("id", "question", "task"), [(row["id"], row["question"], row["task"]) for row in made.rows])
     _print_took(made.took)
-    console.write(f"\n{added} questions added, {there} in all; {made.replaced} near-duplicates were asked for again.")
+    console.write(
+        f"\n{added} questions added, {there} in all; {made.replaced} near-duplicates and {made.cut} cut short "
+        "were asked for again."
+    )
     if made.short or made.failed:
         console.note(f"{made.short} fewer than wanted, since nothing new came; {made.failed} calls failed.")
     console.note(f"Next: localgraphrag evaluate run --project {project}")

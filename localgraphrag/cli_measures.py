@@ -10,7 +10,7 @@ import typer
 
 from localgraphrag import console
 from localgraphrag.cli import JsonOption, ProjectOption, _open
-from localgraphrag.errors import ConfigError
+from localgraphrag.errors import ConfigError, explained
 
 if TYPE_CHECKING:
     from localgraphrag.economics import Economics
@@ -39,8 +39,10 @@ def economics(
 
     found = _open(project).economics()
     if plot:
-        plot.parent.mkdir(parents=True, exist_ok=True)
-        plot.write_text(cumulative_plot(found), encoding="utf-8")
+        with explained(plot.parent, "made a folder"):
+            plot.parent.mkdir(parents=True, exist_ok=True)
+        with explained(plot, "written"):
+            plot.write_text(cumulative_plot(found), encoding="utf-8")
         console.note(f"The plot is in {plot}.")
     console.write_json(found) if as_json else _print_economics(found)
 
@@ -98,11 +100,14 @@ def facts(
         console.write_json(found)
         return
     rows = [
-        (kind, name, s.questions, *map(_percent, (s.mentioned, s.by_name, s.by_embedding, s.refused)))
+        (
+            kind, name, s.questions, *map(_percent, (s.mentioned, s.by_name)),
+            "" if s.cosine is None else f"{s.cosine:.2f}", *map(_percent, (s.by_embedding, s.refused)),
+        )
         for kind, shares in found.shares.items()
         for name, s in shares.items()
-    ]
-    heads = ("kind", "condition", "answers", "mentioned", "right by name", "right by embedding", "refused")
+    ]  # fmt: skip
+    heads = ("kind", "condition", "answers", "mentioned", "right by name", "cosine", "right by embedding", "refused")
     console.write_table(heads, rows)
     if embedding and not found.embedder:
         console.note("There is no embedder on this machine, so nothing was scored by embedding.")

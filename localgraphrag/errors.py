@@ -21,6 +21,11 @@ A message says what was given, what was expected or exists, and what to do.
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class LocalGraphRAGError(Exception):
     """Base of all errors raised on purpose by this package."""
@@ -80,3 +85,21 @@ class NotFoundError(LocalGraphRAGError):
 
 class NotIndexedError(LocalGraphRAGError):
     """The project has no index yet."""
+
+
+@contextmanager
+def explained(path: Path, done: str = "read") -> Iterator[None]:
+    """What the file system says of a file becomes one sentence.
+
+    Raises StoreFullError where there is no room, else ConfigError. The errors of a write name no file themselves.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = f"{path.absolute()} cannot be {done}: {error.strerror or error}."
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            remedy = "What was there before is intact. Free some space and run the same command again."
+            raise StoreFullError(f"{reason} {remedy}") from error
+        raise ConfigError(f"{reason} See what is there, and who may read it and write to it.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path.absolute()} cannot be read: {error}. Give a text file in UTF-8.") from error

@@ -6,11 +6,11 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from localgraphrag import tables
 from localgraphrag.economics import worked
-from localgraphrag.errors import NotIndexedError, StoreError
+from localgraphrag.errors import ConfigError, NotIndexedError, StoreError
 from localgraphrag.llm.catalog import catalog, model_name
 from localgraphrag.pipeline import embedded, reports_of
 from localgraphrag.progress import OnProgress, Reporter
@@ -61,7 +61,7 @@ class Asking:
         """Answer and record. `record["id"]` of the answer is what it can be shown by; "" where it could not be kept.
 
         Raises NotIndexedError when the index has no documents, or when reports are missing that this model did not
-        begin; and what the searches raise.
+        begin; ConfigError for a method that there is not; and what the searches raise.
         """
         if not self.index.chunks:
             path = self.store.path
@@ -93,11 +93,13 @@ class Asking:
                 seed=seed,
                 embedder=self.embedder,
             )
-        assert self.embedder is not None
-        return vector_search(
-            question, chunks=index.chunks, vectors=self._vectors(self.embedder), embedder=self.embedder,
-            settings=self.settings, prompts=self.prompts, runner=self.runner,
-        )  # fmt: skip
+        if method == "ss":
+            assert self.embedder is not None
+            return vector_search(
+                question, chunks=index.chunks, vectors=self._vectors(self.embedder), embedder=self.embedder,
+                settings=self.settings, prompts=self.prompts, runner=self.runner,
+            )  # fmt: skip
+        raise ConfigError(f"There is no method {method!r}. Methods: {', '.join(get_args(Method))}.")
 
     def _usual_call(self, method: Method) -> float:
         """Tokens that a call of an answer will likely take, the first time."""

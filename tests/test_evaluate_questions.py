@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,76 @@ def test_failed_calls_are_counted_and_nothing_at_all_is_an_error():
         make(never)
 
 
+class Cut(ScriptedEngine):
+    """Its greedy replies about one thing were cut and closed, as a real engine does at the cap or on going in circles.
+
+    `always`: so are those of asking again.
+    """
+
+    def __init__(self, what, finish, always=False):
+        super().__init__(Planner())
+        self.what, self.why, self.always = what, finish, always
+        self.cut = []
+
+    def _complete(self, history, request):
+        reply = super()._complete(history, request)
+        if count_of(request)[0] != self.what or (request.temperature and not self.always):
+            return reply
+        self.cut.append(reply.text)
+        return replace(reply, finish=self.why)
+
+
+def make_with(engine, sizes=SMALL):
+    return make_questions(DESCRIPTION, sizes, prompts=Prompts(), runner=EngineRunner(engine), embedder=HashEmbedder())
+
+
+@pytest.mark.parametrize("finish", ["cap", "repeat"])
+@pytest.mark.parametrize(("what", "calls"), [("personas", 1), ("tasks", 2), ("questions", 4)])
+def test_nothing_is_read_of_a_reply_that_was_cut(what, calls, finish):
+    """It is closed by items that the model never gave; it counts as failed, and is asked for again."""
+    engine = Cut(what, finish)
+    made = make_with(engine)
+    assert (made.failed, made.short, len(made.rows)) == (calls, 0, 8)
+    closed = [item for reply in engine.cut for item in json.loads(reply)[what]]
+    closed = [item["who"] if what == "personas" else item for item in closed]
+    assert len(closed) == 2 * calls
+    assert not [item for item in closed if item in json.dumps(made.rows)]
+    assert len([request for request in engine.requests if request.temperature]) == calls
+
+
+def test_a_model_whose_replies_are_all_cut_is_told_of():
+    with pytest.raises(ModelError, match=r"no question.*; 4 calls failed, the last with: .*was cut.*another model"):
+        make_with(Cut("personas", "cap", always=True))
+
+
+def test_a_question_that_ran_into_its_limit_is_asked_for_again_and_counted():
+    """There the form leaves nothing but a question mark, wherever the sentence was."""
+
+    class Long(Planner):
+        def line(self, what, request):
+            line = super().line(what, request)
+            return f"{line[:-1]} {'x' * QUESTION}"[: QUESTION - 1] + "?" if self.is_long(what, request) else line
+
+        def is_long(self, what, request):
+            return what == "questions" and not request.temperature and self.said % 2
+
+    made, engine = make(Long(), Sizes(1, 1, 4))
+    assert (made.cut, made.short, made.failed, len(made.rows)) == (2, 0, 0, 4)
+    assert all(len(row["question"]) < QUESTION for row in made.rows)
+    assert count_of(engine.requests[-1]) == ("questions", 2)
+
+
+def test_other_scripts_may_take_more_tokens():
+    plain = make(Planner(), Sizes(1, 1, 2))[1].requests
+    engine = ScriptedEngine(Planner())
+    make_questions(
+        "Письма портового города.", Sizes(1, 1, 2), prompts=Prompts(), runner=EngineRunner(engine),
+        embedder=HashEmbedder(),
+    )  # fmt: skip
+    assert [request.max_tokens for request in plain] == [120, 100, 200]
+    assert [request.max_tokens for request in engine.requests] == [280, 200, 520]
+
+
 def test_what_a_question_may_be():
     from localgraphrag.evaluate import questions
 
@@ -163,7 +234,11 @@ def test_sizes_and_descriptions_that_cannot_be(tmp_path):
         read_description("A town.", tmp_path / "town.txt")
     with pytest.raises(ConfigError, match="give its text"):
         read_description(None)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    for name in ("town.txt", "town.toml"):
+        with pytest.raises(ConfigError, match=rf"{name} cannot be read: No such file"):
+            read_description(None, tmp_path / name)
+    (tmp_path / "town.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="Give a text file in UTF-8"):
         read_description(None, tmp_path / "town.txt")
 
 

@@ -16,7 +16,7 @@ from localgraphrag.cli import app
 from localgraphrag.errors import ConfigError
 from localgraphrag.evaluate import measures, report_judged
 from localgraphrag.evaluate.page import Anchors
-from localgraphrag.evaluate.records import read_rows, write_json, write_rows
+from localgraphrag.evaluate.records import read_json, read_rows, write_json, write_rows
 from localgraphrag.evaluate.report import Evaluation, report_html
 from localgraphrag.project import Project
 
@@ -34,7 +34,7 @@ def answer(question: str, condition: str, i: int) -> dict[str, Any]:
         "question_id": question, "condition": condition, "answer_id": f"a-{question}-{i}",
         "text": f"Thirty-four men <script>alert({i})</script> in 1931. [1]" if question == "men" else "Nothing helps.",
         "citations": [citation] if question == "men" else [], "prompt_tokens": 1000 * (i + 1), "output_tokens": 50,
-        "seconds": 2.5, "calls": 3, "cached": False,
+        "seconds": 2.5, "calls": 3, "cached": False, **({} if i else {"read_tokens": 700}),
     }  # fmt: skip
 
 
@@ -88,7 +88,10 @@ def write_evaluation(folder: Path) -> Path:
 
 
 class Reader(HTMLParser):
-    """Ids, links, tags, and the cells of figures with where each leads and in which section."""
+    """Ids, links, tags, and the cells of figures with where each leads and in which section.
+
+    `running` is the text above the records that leads nowhere: of paragraphs, captions and plots.
+    """
 
     void = {"meta", "br"}
 
@@ -101,6 +104,7 @@ class Reader(HTMLParser):
         self.figures: list[tuple[str, str, str]] = []
         self._section, self._cell = "", None
         self.records = False
+        self.running: list[str] = []
         self.feed(page)
         self.close()
 
@@ -130,6 +134,8 @@ class Reader(HTMLParser):
     def handle_data(self, data):
         if self._cell is not None:
             self._cell[0] += data
+        elif not self.records and "body" in self.open and not {"a", "th", "td", "h1"} & set(self.open):
+            self.running.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +170,66 @@ def test_every_figure_leads_to_its_records(read):
     assert [text for _, text, href in figures if not href] == []
 
 
+def test_figures_in_running_text_lead_to_their_records_too(read):
+    texts = [text for text in read.running if "paper" not in text]  # its figures have no records here
+    plot, end = (texts.index(text) for text in ("Tokens spent over questions asked, index included", "tokens spent"))
+    del texts[plot:end]  # the marks of its axes
+    figures = [found for text in texts for found in re.findall(r"(?<!\w)\d[\d,.]*(?: %)?", text)]
+    assert set(figures) == {"95 %", "50 %"}  # the interval, and what a tie comes to
+
+
+def test_running_text_leads_to_what_it_was_made_of(page):
+    head = page.split("<nav>")[0]
+    assert re.search(r'<a href="#units-TS">\d+ chunks</a>, model', head)
+    judged = page.split('<section id="judged">')[1].split("</section>")[0]
+    assert 'Of <a href="#rounds">1</a> times' in judged
+    assert 'both times in <a href="#rounds">0 %</a>; these' in judged
+    assert '<a href="#rounds">1</a> of its calls failed' in judged
+    assert 'order of the answers: <a href="#rounds-comprehensiveness">0 %</a>.' in judged
+    rounds = page.split('<section id="rounds">')[1].split("</section>")[0]
+    assert re.findall(r'<td class="n"><a href="#verdicts-comprehensiveness-C0-SS">(.*?)</a>', rounds) == list("101001")
+    economics = page.split('<section id="economics">')[1].split("</section>")[0]
+    assert re.search(r'What the index cost: <a href="#stage-\w+">[\d,]+</a> tokens', economics)
+
+
+def test_directness_leads_to_its_verdicts_and_a_pair_that_only_failed_is_there(tmp_path):
+    folder = write_evaluation(tmp_path / "harbour")
+    said = [verdict("directness", "C0", "SS", "second"), verdict("directness", "SS", "C0", "first")]
+    said.append(verdict("directness", "C0", CONDITIONS[2], "", error="It did not answer."))
+    write_rows(folder / "evaluation" / "verdicts.jsonl", said)
+    page = measures.write_report(Project.open(folder)).read_text(encoding="utf-8")
+    assert '<p>SS wins directness, as it should: <a href="#verdicts-directness-C0-SS">100 %</a> against C0.</p>' in page
+    assert page.count("Verdicts on directness: C0 and Own &lt;way&gt;") == 1
+
+
+def test_questions_without_an_answer_are_named(tmp_path):
+    folder = write_evaluation(tmp_path / "harbour")
+    page = measures.write_report(Project.open(folder)).read_text(encoding="utf-8")
+    assert 'C0: <a href="#facts-unanswered-C0">1</a>; SS: ' in page
+    lacking = page.split('<section id="facts-unanswered-C0">')[1].split("</section>")[0]
+    assert lacking.count("<tr>") == 2
+    assert "cost" in lacking
+
+
+def test_what_counts_by_embedding_is_told(tmp_path):
+    folder = write_evaluation(tmp_path / "harbour")
+    path = folder / "evaluation" / "facts.json"
+    facts = {**read_json(path), "embedder": "planes"}
+    facts["shares"]["fact"]["C0"] |= {"cosine": 0.4321, "by_embedding": 0.25}
+    write_json(path, facts)
+    page = measures.write_report(Project.open(folder)).read_text(encoding="utf-8")
+    shown = page.split('<section id="facts">')[1].split("</section>")[0]
+    assert "By embedding (planes): cosine is the mean" in shown
+    assert "right is an answer whose cosine is 0.6 or more" in shown
+    assert "right by embedding, from 0.6</th>" in shown
+    assert ("facts", "0.43") in {(section, text) for section, text, _ in Reader(page).figures}
+    for shares in facts["shares"].values():
+        for share in shares.values():
+            del share["cosine"]  # as an earlier version left it
+    write_json(path, facts)
+    measures.write_report(Project.open(folder))
+
+
 def test_figures_are_those_of_the_records(read):
     shown = {(section, text) for section, text, _ in read.figures}
     assert ("judged", "100 %") in shown
@@ -177,6 +243,7 @@ def test_figures_are_those_of_the_records(read):
     assert ("economics", "240") not in shown  # a sum, told in the caption
     assert ("economics", "24") in shown  # pays after so many questions
     assert {("answers", "1,000"), ("answers", "2,000"), ("answers", "3,000")} <= shown
+    assert {("answers", "700"), ("answers", "-")} <= shown  # read anew; of an earlier version's rows that is not known
 
 
 def test_texts_are_shown_and_never_run(page):
@@ -203,7 +270,8 @@ def test_judge_and_reader_are_named(page):
 
 def test_the_agreement_is_there_whichever_command_was_run_first(page):
     """claims.json has none here, as when `claims` was run before `judge`."""
-    assert "comprehensiveness 100 % of 1 pairs" in page
+    told = re.findall(r"comprehensiveness (<a.*?>100 %</a>) of (<a.*?>1</a>) pairs", page)
+    assert [re.findall(r'href="#(.*?)"', " ".join(both)) for both in told] == [["rounds-comprehensiveness"] * 2]
 
 
 @pytest.mark.parametrize(

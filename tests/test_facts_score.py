@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from localgraphrag.demo import facts
 from localgraphrag.errors import ConfigError
 from localgraphrag.evaluate import measures
 from localgraphrag.evaluate.facts import NEAR, key_questions, mentions, read_key, refused, score_facts
-from localgraphrag.evaluate.records import read_rows, write_rows
+from localgraphrag.evaluate.records import read_json, read_rows, write_rows
 from localgraphrag.llm.scripted import ScriptedEngine, WordTokenizer
 from localgraphrag.llm.units import EngineRunner
 from localgraphrag.project import Project
@@ -145,6 +147,13 @@ def test_shares_by_kind_and_condition(report):
     assert (ss.questions, ss.mentioned, ss.by_name, ss.by_embedding, ss.refused) == (2, 0.5, 0.5, 0.0, 0.5)
     assert (shares["null"]["C0"].by_name, shares["null"]["SS"].by_name) == (1.0, 0.0)
     assert shares["all"]["C0"].by_name == pytest.approx(2 / 3)
+    # graded: the mean cosine of the nearest sentences, 0 of a refusal, without null questions
+    assert c0.cosine == pytest.approx((1 + 1 / np.sqrt(2)) / 2, abs=1e-4)
+    assert ss.cosine == 0.0
+    assert shares["null"]["C0"].cosine is None
+    assert shares["all"]["C0"].cosine == c0.cosine
+    assert shares["themes"]["SS"].cosine == pytest.approx(1)
+    assert report.near == NEAR
     assert report.others == 1
     assert report.unanswered == {}
 
@@ -169,6 +178,7 @@ def test_without_an_embedder_only_names_are_scored(key):
     assert report.embedder == ""
     assert {s.by_embedding for s in report.scores if s.kind != "null"} == {None}
     assert report.shares["fact"]["C0"].by_embedding is None
+    assert {share.cosine for shares in report.shares.values() for share in shares.values()} == {None}
     assert report.shares["fact"]["C0"].by_name == 0.5
 
 
@@ -295,6 +305,31 @@ def test_a_broken_file_is_named_with_its_line(tmp_path):
         read_rows(path)
     with pytest.raises(ConfigError, match="There is no"):
         read_rows(tmp_path / "no.jsonl")
+
+
+def test_what_the_file_system_says_is_one_sentence(tmp_path, monkeypatch):
+    """One of ours, that names the file, whatever was in the way."""
+    folder = tmp_path / "answers.jsonl"
+    folder.mkdir()
+    (tmp_path / "latin.jsonl").write_bytes('{"text": "é"}'.encode("latin-1"))
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    reading = [
+        (read_rows, folder),
+        (read_json, folder),
+        (read_rows, tmp_path / "file" / "rows.jsonl"),
+        (read_key, folder),
+    ]
+    for read, path in [*reading, (read_rows, tmp_path / "latin.jsonl"), (read_key, tmp_path / "no.toml")]:
+        with pytest.raises(ConfigError, match=f"{path.name} cannot be read: .*\\. [SG]"):
+            read(path)
+    with pytest.raises(ConfigError, match=r"answers.jsonl cannot be written: .*who may read it and write to it"):
+        write_rows(folder, [])
+    with pytest.raises(ConfigError, match="file cannot be made a folder"):
+        write_rows(tmp_path / "file" / "rows.jsonl", [])
+    monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+    with pytest.raises(ConfigError, match="rows.jsonl cannot be written: Input/output error"):
+        write_rows(tmp_path / "rows.jsonl", [])
+    assert list(tmp_path.glob("*.new")) == []
 
 
 def test_a_key_by_which_any_answer_is_right_is_refused(tmp_path):

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from localgraphrag.errors import ConfigError
+from localgraphrag.errors import ConfigError, explained
 from localgraphrag.evaluate.records import Row, without_marks
 from localgraphrag.sentences import sentences
 
@@ -80,13 +80,16 @@ class ThemeScore:
 class Share:
     """Over `questions` answers of one kind, or themes, from 0 to 1.
 
-    `mentioned` is the mean share of what had to be mentioned; `by_name` and `by_embedding` the share that is right;
-    `refused` the share of refusals, right or wrong.
+    `mentioned` is the mean share of what had to be mentioned, `cosine` the mean cosine of the sentence nearest to what
+    was expected: 0 for a refusal, and questions of kind "null" have no part in it. `by_name` and `by_embedding` are the
+    share that is right: all is mentioned, the cosine is `NEAR` or more. `refused` is the share of refusals, right or
+    wrong.
     """
 
     questions: int
     mentioned: float
     by_name: float
+    cosine: float | None
     by_embedding: float | None
     refused: float
 
@@ -114,7 +117,8 @@ def read_key(path: Path | None = None) -> DemoFacts:
     """
     from localgraphrag.demo import facts
 
-    key = facts(path)
+    with explained(path or Path("facts.toml")):
+        key = facts(path)
     open_to_all = [
         fact.id for fact in key.facts if fact.type != "null" and not (fact.must_mention and all(fact.must_mention))
     ]
@@ -282,10 +286,12 @@ def _shares(scores: Sequence[FactScore], themes: Sequence[ThemeScore]) -> dict[s
 def _share(scores: Sequence[FactScore]) -> Share:
     near = [score.by_embedding for score in scores if score.by_embedding is not None]
     mentioned = [score.found / score.groups if score.groups else float(score.by_name) for score in scores]
+    cosines = [score.cosine or 0.0 for score in scores if score.kind != "null" and score.by_embedding is not None]
     return Share(
         len(scores),
         fmean(mentioned),
         fmean(score.by_name for score in scores),
+        fmean(cosines) if cosines else None,
         fmean(near) if len(near) == len(scores) else None,
         fmean(score.refused for score in scores),
     )
@@ -294,5 +300,12 @@ def _share(scores: Sequence[FactScore]) -> Share:
 def _theme_share(themes: Sequence[ThemeScore]) -> Share:
     near = [theme.by_embedding for theme in themes if theme.by_embedding is not None]
     mentioned = [len(theme.found) / theme.terms if theme.terms else 0.0 for theme in themes]
-    by_embedding = fmean(near) if len(near) == len(themes) else None
-    return Share(len(themes), fmean(mentioned), fmean(t.by_name for t in themes), by_embedding, 0.0)
+    cosines = [theme.cosine or 0.0 for theme in themes if theme.by_embedding is not None]
+    return Share(
+        len(themes),
+        fmean(mentioned),
+        fmean(theme.by_name for theme in themes),
+        fmean(cosines) if cosines else None,
+        fmean(near) if len(near) == len(themes) else None,
+        0.0,
+    )

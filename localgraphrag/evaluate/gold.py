@@ -6,14 +6,13 @@ Readers for LiHua-World (MiniRAG, arXiv 2501.06713), HotpotQA (arXiv 1809.09600)
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from localgraphrag.errors import ConfigError
-from localgraphrag.evaluate.records import Row, read_rows, write_rows
+from localgraphrag.evaluate.records import Row, read_json, read_rows, write_rows
 
 LIHUA_NULL = "insufficient information"
 """The gold answer of LiHua-World's questions that its chats do not answer."""
@@ -74,7 +73,7 @@ def read_lihua(folder: Path) -> GoldSet:
     for document in read_documents([folder / "chats"], include=["*.txt"]).documents:
         first = document.text.split("\n", 1)[0]
         chats.setdefault(first.removeprefix("Time:").strip(), []).append(document.id)
-    entries = json.loads((folder / "query_set.json").read_text(encoding="utf-8"))
+    entries = read_json(folder / "query_set.json")
     return GoldSet("lihua_world", tuple(_lihua(id_, entry, chats) for id_, entry in entries.items()))
 
 

@@ -35,7 +35,7 @@ Known = dict[str, Outcome[Any]]
 
 @dataclass(frozen=True)
 class Ledger:
-    """What the answers of one condition took.
+    """What the answers of one condition took, in whatever runs they were made; `ledger.Took` is of one run.
 
     `answers` in all, of which `cached` needed no call in this run; `failed` could not be given. Tokens as a service
     without memory would count them, `read_tokens` as the model here read them anew. `seconds` by the clock.
@@ -190,7 +190,7 @@ def _row(question: Row, condition: Condition, answer: Answer, seconds: float, ca
     return {
         "question_id": str(question["id"]), "question": question["question"], "condition": condition.name,
         "answer_id": answer.record["id"], "text": answer.text, "citations": plain(answer.citations),
-        "prompt_tokens": answer.usage.prompt_tokens, "output_tokens": answer.usage.output_tokens,
-        "seconds": round(seconds, 3), "calls": answer.usage.calls, "cached": cached,
-        "model": answer.record["model"],
+        "prompt_tokens": answer.usage.prompt_tokens, "read_tokens": answer.usage.read_tokens,
+        "output_tokens": answer.usage.output_tokens, "seconds": round(seconds, 3), "calls": answer.usage.calls,
+        "cached": cached, "model": answer.record["model"],
     }  # fmt: skip

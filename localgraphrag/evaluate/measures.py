@@ -96,9 +96,8 @@ def write_report(project: Project, target: Path | None = None) -> Path:
         with project.store() as store:
             spent = store.spent("query")
     name = project.folder.resolve().name
-    counts = f"{len(economics.levels[-1].items):,} chunks, model {economics.model[:12]}" if economics else "no index"
     found = read_evaluation(folder_of(project))
-    page = report_html(found, economics, title=f"Evaluation of {name}", subtitle=f"{name}: {counts}", spent=spent)
+    page = report_html(found, economics, title=f"Evaluation of {name}", spent=spent)
     path = target or folder_of(project) / REPORT_FILE
     write_text(path, page)
     return path
@@ -107,7 +106,7 @@ def write_report(project: Project, target: Path | None = None) -> Path:
 def add_questions(project: Project, rows: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
     """Add questions to `questions.jsonl`, but those whose id is there; how many were added, and how many are there."""
     path = folder_of(project) / "questions.jsonl"
-    there: list[Row] = read_rows(path, "id", "question") if path.exists() else []
+    there: list[Row] = read_rows(path, "id", "question", missing_ok=True)
     known = {str(row["id"]) for row in there}
     new = [dict(row) for row in rows if str(row["id"]) not in known]
     write_rows(path, [*there, *new])

@@ -17,11 +17,15 @@ class Link:
     href: str = ""
 
 
+Words = str | tuple[Link | str, ...]
+"""Running text; pieces of it may lead somewhere."""
+
+
 @dataclass(frozen=True)
 class Text:
     """A paragraph."""
 
-    text: str
+    text: Words
     warning: bool = False
     kind: Literal["text"] = "text"
 
@@ -31,7 +35,7 @@ class Figure:
     """An SVG with a line below it."""
 
     svg: str
-    caption: str
+    caption: Words
     kind: Literal["figure"] = "figure"
 
 
@@ -50,7 +54,7 @@ class Table:
     heads: tuple[str, ...]
     rows: tuple[TableRow, ...]
     right: tuple[int, ...] = ()
-    caption: str = ""
+    caption: Words = ""
     kind: Literal["table"] = "table"
 
 
@@ -107,14 +111,28 @@ def table(
     heads: Sequence[str],
     rows: Iterable[tuple[Sequence[str], Sequence[Link | str]]],
     right: Sequence[int] = (),
-    caption: str = "",
+    caption: Words = "",
 ) -> Table:
     """A table of rows, each of anchors and cells."""
     made = (TableRow(tuple(c if isinstance(c, Link) else Link(c) for c in cells), tuple(ids)) for ids, cells in rows)
     return Table(tuple(heads), tuple(made), tuple(right), caption)
 
 
-def render(title: str, subtitle: str, sections: Sequence[Section], records: Sequence[Section]) -> str:
+def linked(text: str, links: Iterable[Link]) -> Words:
+    """A text in which some figures lead somewhere: those of `links`, in the order in which they stand in it.
+
+    >>> linked("Of 50 rounds 5 %.", [Link("50", "rounds"), Link("5 %", "bias")])
+    ('Of ', Link(text='50', href='rounds'), ' rounds ', Link(text='5 %', href='bias'), '.')
+    """
+    pieces: list[Link | str] = []
+    for link in links:
+        if found := re.search(rf"(?<![\w.,]){re.escape(link.text)}(?!\w)", text):
+            pieces += [text[: found.start()], link]
+            text = text[found.end() :]
+    return (*pieces, text)
+
+
+def render(title: str, subtitle: Words, sections: Sequence[Section], records: Sequence[Section]) -> str:
     """The page as one HTML file that needs nothing else: no script, no style sheet, no picture, no font."""
     import jinja2
 

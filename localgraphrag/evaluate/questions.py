@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from localgraphrag.embed import Embedder
-from localgraphrag.errors import ConfigError, ModelError
+from localgraphrag.errors import ConfigError, ModelError, explained
 from localgraphrag.evaluate.ledger import Took
 from localgraphrag.evaluate.near import Near
 from localgraphrag.evaluate.records import Row
+from localgraphrag.evaluate.replies import cap, ended
 from localgraphrag.llm.output import object_schema, schema
 from localgraphrag.llm.types import Message, Request
 from localgraphrag.llm.units import Outcome, Runner, Unit, content_hash, run_all
@@ -37,7 +38,9 @@ RETRY_TEMPERATURE = 0.8
 """Of asking again: greedy, a model would often say the same once more."""
 
 WHO, WANTS, TASK, QUESTION = 60, 120, 120, 180  # characters
-_TOKENS = {"personas": 80, "tasks": 60, "questions": 80}  # per item
+_TOKENS = {"personas": (80, 240), "tasks": (60, 160), "questions": (80, 240)}  # per item, in plain letters and others
+
+_VERSION = 5  # since 5, nothing is read of a reply that was cut, nor a question that ran into its limit
 
 _END = "?？؟"
 _LINE = r"^[^\[\]\"\n\t ][^\[\]\"\n]{{4,{most}}}$"
@@ -59,7 +62,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Listed:
-    """A model's list: lines of text."""
+    """A model's list: lines of text, fewer than asked for where some of them were cut short."""
 
     lines: tuple[str, ...]
 
@@ -68,12 +71,14 @@ class Listed:
 class QuestionSet:
     """Questions as rows of `questions.jsonl`.
 
-    `replaced`: duplicates that were asked for again; `short`: how many personas, tasks and questions are missing since
-    nothing new came; `failed`: calls that failed; `took`: what the run took, where it was measured.
+    `replaced`: duplicates that were asked for again; `cut`: questions that ran into the limit of their length, asked
+    for again too; `short`: how many personas, tasks and questions are missing since nothing new came; `failed`: calls
+    that failed, cut replies among them; `took`: what the run took, where it was measured.
     """
 
     rows: tuple[Row, ...]
     replaced: int
+    cut: int
     short: int
     failed: int
     took: Took | None = None
@@ -125,8 +130,9 @@ def make_questions(
         for one in listed
     ]
     if not rows:
-        raise ModelError(f"The model made no question from the description; {lister.failed} calls failed. Try again.")
-    return QuestionSet(tuple(rows), lister.replaced, lister.short, lister.failed)
+        why = f", the last with: {lister.error}" if lister.error else ". Try another model."
+        raise ModelError(f"The model made no question from the description; {lister.failed} calls failed{why}")
+    return QuestionSet(tuple(rows), lister.replaced, lister.cut, lister.short, lister.failed)
 
 
 Place = tuple[str, ...]
@@ -139,7 +145,8 @@ class _Lister:
     def __init__(self, description: str, prompts: Prompts, runner: Runner, embedder: Embedder, seed: int) -> None:
         self.description, self.prompts, self.runner, self.seed = description, prompts, runner, seed
         self._near = Near(embedder)
-        self.replaced = self.short = self.failed = 0
+        self.replaced = self.cut = self.short = self.failed = 0
+        self.error = ""
 
     def fill(
         self, what: str, wanted: Mapping[Place, int], there: Sequence[str] = (), *, everywhere: bool = False
@@ -159,8 +166,11 @@ class _Lister:
             outcomes = run_all(self.runner, units.values())
             for place, unit in units.items():
                 outcome: Outcome[Listed] = outcomes[unit.name]
+                lines = outcome.value.lines if outcome.value else ()
                 self.failed += not outcome.ok
-                for line in outcome.value.lines[: lacking[place]] if outcome.value else ():
+                self.error = outcome.error or self.error
+                self.cut += lacking[place] - len(lines) if outcome.ok else 0
+                for line in lines:
                     others = [one for listed in kept.values() for one in listed] if everywhere else kept[place]
                     twin = self._near.twin(line, others, SAME_QUESTION)
                     said = others[twin] if twin is not None else self._earlier(line, there)
@@ -192,12 +202,15 @@ class _Lister:
             prompt,
             _OUTPUTS[what](count),
             (Message("system", self.prompts.render("evaluate_questions_system")),),
-            max_tokens=_TOKENS[what] * count + 40,
+            max_tokens=cap(self.description, *_TOKENS[what]) * count + 40,  # the reply is in its language
             seed=self.seed + attempt,
             temperature=RETRY_TEMPERATURE if attempt else 0.0,
         )
         name = " / ".join([what, *place, *([f"again {attempt}"] if attempt else [])])
-        return one_turn(STAGE, name, request, partial(_READ[what], count=count), Listed, ())
+        # A list has a set length, so what closes a reply that was cut makes up the items that lack; which of them the
+        # model has said in full cannot be told, and the call counts as failed.
+        unit = one_turn(STAGE, name, request, partial(_READ[what], count=count), Listed, (), check=ended)
+        return replace(unit, version=_VERSION)
 
 
 def _line(most: int) -> dict[str, Any]:
@@ -234,7 +247,9 @@ def _tasks(text: str, count: int) -> Listed:
 
 
 def _questions(text: str, count: int) -> Listed:
-    return Listed(tuple(" ".join(question.split()) for question in json.loads(text)["questions"][:count]))
+    """Without those as long as one may be: the form ended them, by a mark that the model did not mean."""
+    found = json.loads(text)["questions"][:count]
+    return Listed(tuple(" ".join(question.split()) for question in found if len(question) < QUESTION))
 
 
 _READ = {"personas": _personas, "tasks": _tasks, "questions": _questions}
@@ -258,7 +273,5 @@ def read_description(text: str | None, path: Path | None = None) -> str:
         )
     if path is None:
         return text or ""
-    try:
+    with explained(path):
         return facts(path).description if path.suffix == ".toml" else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The description {path} cannot be read: {error}. Give a text file in UTF-8.") from error

@@ -6,10 +6,11 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from localgraphrag.errors import ConfigError
+from localgraphrag.errors import ConfigError, explained
 from localgraphrag.llm.units import content_hash
 
 FOLDER = "evaluation"
@@ -27,16 +28,27 @@ Row = dict[str, Any]
 """A line of a file, as it stands there."""
 
 
-def read_rows(path: Path, *needed: str) -> list[Row]:
-    """The objects of a JSON Lines file, in order; blank lines are skipped.
+def _text(path: Path) -> str | None:
+    """The text of a file, or None if there is none."""
+    with explained(path):
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
 
-    Raises ConfigError naming the line that is no object or lacks one of the `needed` keys, or a file that is missing.
+
+def read_rows(path: Path, *needed: str, missing_ok: bool = False) -> list[Row]:
+    """The objects of a JSON Lines file, in order; blank lines are skipped. `missing_ok`: a missing file has none.
+
+    Raises ConfigError naming the line that is no object or lacks one of the `needed` keys, or a file that is missing or
+    cannot be read.
     """
-    if not path.exists():
+    text = _text(path)
+    if text is None and not missing_ok:
         raise ConfigError(f"There is no {path}. {_made_by(path)}")
     rows: list[Row] = []
     # Only "\n" ends a line: strings may hold the other separators that str.splitlines knows.
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+    for number, line in enumerate((text or "").split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -91,13 +103,12 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds, or None if it is not there. Raises ConfigError if it is not JSON."""
-    if not path.exists():
-        return None
+    """What a JSON file holds, or None if it is not there. Raises ConfigError if it cannot be read or is not JSON."""
+    text = _text(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return None if text is None else json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path} is not JSON: {error}. Run the command that wrote it again.") from error
+        raise ConfigError(f"{path} is not JSON: {error}. Mend it, or have it written again.") from error
 
 
 def plain(value: Any) -> Any:
@@ -119,8 +130,18 @@ def without_marks(text: str) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in one step: killed half way, it leaves what was there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file in one step: killed half way, it leaves what was there.
+
+    Raises StoreFullError when the disk is full, ConfigError when the file cannot be written.
+    """
+    with explained(path.parent, "made a folder"):
+        path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    with explained(path, "written"):
+        try:
+            beside.write_text(text, encoding="utf-8")
+            beside.replace(path)
+        except OSError:
+            with suppress(OSError):  # half a file is of no use, and takes the room that is lacking
+                beside.unlink()
+            raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from localgraphrag.errors import ConfigError
 from localgraphrag.evaluate import report_judged, report_sections
 from localgraphrag.evaluate.claims_summary import made_by, of_model, summarize_model
-from localgraphrag.evaluate.page import Anchors, Section, render
+from localgraphrag.evaluate.page import Anchors, Link, Section, Words, render
 from localgraphrag.evaluate.records import FOLDER, Row, plain, read_json, read_rows
 from localgraphrag.evaluate.verdicts import of_judge, summarize_judge
 from localgraphrag.search.question import CONDITIONS
@@ -48,8 +48,7 @@ def read_evaluation(folder: Path) -> Evaluation:
     """The files of an evaluation. Raises ConfigError for one that cannot be read."""
 
     def rows(name: str, *needed: str) -> tuple[Row, ...]:
-        path = folder / name
-        return tuple(read_rows(path, *needed)) if path.exists() else ()
+        return tuple(read_rows(folder / name, *needed, missing_ok=True))
 
     answered = ("question_id", "condition", "answer_id", "text", "citations")
     spent = ("prompt_tokens", "output_tokens", "seconds", "calls")
@@ -86,7 +85,6 @@ def report_html(
     economics: Economics | None,
     *,
     title: str,
-    subtitle: str = "",
     spent: Mapping[str, Usage] = MappingProxyType({}),
 ) -> str:
     """The report as one HTML file that needs no network and no script.
@@ -95,7 +93,7 @@ def report_html(
     ----------
     evaluation : what there is; sections of what was not run are left out.
     economics : of the index, or None where there is none.
-    title, subtitle : at its head.
+    title : at its head.
     spent : by stage, what questions and the evaluation took in all runs (`Store.spent`).
 
     Raises ConfigError when there is nothing at all to report.
@@ -129,4 +127,9 @@ def report_html(
             "`localgraphrag evaluate run` first."
         )
     records: list[Section] = [record for _, found in made for record in found]
+    subtitle: Words = "No index"
+    if economics is not None:
+        chunks = economics.levels[-1]
+        figure = Link(f"{len(chunks.items):,} chunks", anchors("units", chunks.name))
+        subtitle = (figure, f", model {economics.model[:12]}")
     return render(title, subtitle, [section for section, _ in made], records)

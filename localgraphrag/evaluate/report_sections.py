@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from localgraphrag.economics import PAPER, cumulative_plot, percent_of
 from localgraphrag.evaluate.facts import refused
-from localgraphrag.evaluate.page import Anchors, AnswerPart, Figure, Link, Part, Section, Table, Text, table
+from localgraphrag.evaluate.page import Anchors, AnswerPart, Figure, Link, Part, Section, Table, Text, Words, table
 from localgraphrag.evaluate.records import Row
 from localgraphrag.plots import Bar, bar_chart
 
@@ -78,16 +78,16 @@ def answers_section(questions: Questions, conditions: Sequence[str], anchors: An
         where = anchors("answers", name)
         read, written = fmean(r["prompt_tokens"] for r in found), fmean(r["output_tokens"] for r in found)
         figures = [
-            whole(len(found)), whole(sum(map(refused, found))), whole(read), whole(written),
+            whole(len(found)), whole(sum(map(refused, found))), whole(read), _read_anew(found), whole(written),
             f"{fmean(r['calls'] for r in found):.1f}", f"{fmean(r['seconds'] for r in found):.1f}",
             f"{fmean(len(r['citations']) for r in found):.1f}",
         ]  # fmt: skip
         rows.append(((), [name, *(Link(figure, where) for figure in figures)]))
         bars.append(Bar(name, read + written, whole(read + written), "#" + where))
         records.append(Section(where, f"Answers under {name}", (_answer_costs(found, questions),)))
-    heads = ("condition", "answers", "refused", "tokens in", "tokens out", "calls", "seconds", "citations")
+    heads = ("condition", "answers", "refused", "tokens in", "read anew", "tokens out", "calls", "seconds", "citations")
     parts = (
-        table(heads, rows, range(1, 8), "Means per answer; answers and refusals are counts."),
+        table(heads, rows, range(1, 9), "Means per answer; answers and refusals are counts."),
         Figure(
             bar_chart("Tokens per answer", [("", bars)]),
             "Tokens that an answer took, in and out, on average. They are counted as a service without memory would.",
@@ -99,12 +99,18 @@ def answers_section(questions: Questions, conditions: Sequence[str], anchors: An
 def _answer_costs(rows: Sequence[Row], questions: Questions) -> Table:
     def cells(row: Row) -> list[Link]:
         where = questions.answer(row["question_id"], row["condition"])
-        figures = [whole(row[name]) for name in ("prompt_tokens", "output_tokens", "calls")]
+        figures = [whole(row["prompt_tokens"]), _read_anew([row]), whole(row["output_tokens"]), whole(row["calls"])]
         figures += [f"{row['seconds']:.1f}", whole(len(row["citations"]))]
         return [questions.link(row["question_id"]), *(Link(figure, where) for figure in figures)]
 
-    heads = ("question", "tokens in", "tokens out", "calls", "seconds", "citations")
-    return table(heads, (((), cells(row)) for row in rows), range(1, 6))
+    heads = ("question", "tokens in", "read anew", "tokens out", "calls", "seconds", "citations")
+    return table(heads, (((), cells(row)) for row in rows), range(1, 7))
+
+
+def _read_anew(rows: Sequence[Row]) -> str:
+    """The mean of tokens that the model read anew; a dash where rows of an earlier version do not tell."""
+    known = [row["read_tokens"] for row in rows if "read_tokens" in row]
+    return whole(fmean(known)) if len(known) == len(rows) else "-"
 
 
 def _texts(questions: Questions) -> list[Section]:
@@ -137,24 +143,48 @@ def facts_section(facts: Mapping[str, Any], questions: Questions, anchors: Ancho
         for name in (name for name in names if name in shares):
             share, where = shares[name], anchors("facts", kind, name)
             figures = [whole(share["questions"]), percent(share["mentioned"]), percent(share["by_name"])]
-            figures += [percent(share["by_embedding"]), percent(share["refused"])]
+            figures += [_cosine(share.get("cosine")), percent(share["by_embedding"]), percent(share["refused"])]
             rows.append(((), [KINDS.get(kind, kind), name, *(Link(figure, where) for figure in figures)]))
             bars.append(Bar(name, share["by_name"], percent(share["by_name"]), "#" + where))
         groups.append((KINDS.get(kind, kind), bars))
-    heads = ("kind", "condition", "answers", "mentioned", "right by name", "right by embedding", "refused")
-    near = f"Near means a cosine of at least {facts['near']} by the embedder {facts['embedder'][:12] or 'none'}."
+    by_embedding = f"right by embedding, from {facts['near']}"
+    heads = ("kind", "condition", "answers", "mentioned", "right by name", "cosine", by_embedding, "refused")
     parts: list[Part] = [
-        Text(f"No judge is asked. By name: the answer says all that it must mention. {near}"),
-        table(heads, rows, range(2, 7)),
+        Text(_facts_read(facts["near"], facts["embedder"])),
+        table(heads, rows, range(2, 8)),
         Figure(bar_chart("Planted facts covered", groups, most=1), "Share that is right by name."),
     ]
-    lacking = "; ".join(f"{name}: {len(ids)}" for name, ids in facts["unanswered"].items())
-    parts += (
-        [Text(f"Questions of the key without an answer, which are not counted: {lacking}.", True)] if lacking else []
-    )
-    records = [_fact_records(name, facts["scores"], questions, anchors) for name in names]
+    records = []
+    if facts["unanswered"]:
+        pieces: list[Link | str] = ["Questions of the key without an answer, which are not counted: "]
+        for name, ids in facts["unanswered"].items():
+            pieces += [f"{name}: ", Link(whole(len(ids)), anchors("facts", "unanswered", name)), "; "]
+        parts.append(Text((*pieces[:-1], "."), warning=True))
+        records += [_lacking(name, ids, questions, anchors) for name, ids in facts["unanswered"].items()]
+    records += [_fact_records(name, facts["scores"], questions, anchors) for name in names]
     records += [_theme_records(name, facts["themes"], questions, anchors) for name in names]
     return Section("facts", "Planted facts and themes", tuple(parts)), records
+
+
+def _facts_read(near: float, embedder: str) -> str:
+    """How the figures of planted facts are to be read."""
+    by_name = "By name: mentioned is the mean share of what an answer must say; right is one that says all of it."
+    if not embedder:
+        return f"No judge is asked. {by_name} Nothing was scored by embedding, for want of an embedder."
+    return (
+        f"No judge is asked. {by_name} By embedding ({embedder[:12]}): cosine is the mean of that of each answer's "
+        "sentence nearest to the expected answer, 0 for a refusal, without the questions that the corpus does not "
+        f"answer; right is an answer whose cosine is {near} or more. To those questions a refusal is right."
+    )
+
+
+def _lacking(condition: str, ids: Sequence[str], questions: Questions, anchors: Anchors) -> Section:
+    """The questions of the key that a condition has not answered."""
+    rows: list[Cells] = [((), [questions.link(id_)]) for id_ in ids]
+    return Section(
+        anchors("facts", "unanswered", condition), f"Questions of the key without an answer under {condition}",
+        (table(("question",), rows),),
+    )  # fmt: skip
 
 
 def _fact_records(condition: str, scores: Sequence[Row], questions: Questions, anchors: Anchors) -> Section:
@@ -271,7 +301,14 @@ def economics_section(found: Economics, anchors: Anchors) -> Made:
     heads = ("condition", "units", "not written", "tokens", "of TS", "pays after questions")
     parts: list[Part] = [
         table(heads, rows, range(1, 6), "Tokens of the texts that a question reads (the paper's Table 2)."),
-        Figure(cumulative_plot(found), "All tokens spent, those of the index included."),
+        Figure(
+            cumulative_plot(found),
+            (
+                "All tokens spent: ",
+                Link(whole(found.index_tokens), _index_work(found, anchors)),
+                " for the index, and with each question those of the table above.",
+            ),
+        ),
         _stages(found, anchors),
     ]
     if not found.counted:
@@ -295,12 +332,19 @@ def _stages(found: Economics, anchors: Anchors) -> Table:
         figures = [whole(len(stage.units)), whole(usage.calls), whole(usage.prompt_tokens), whole(usage.read_tokens)]
         figures += [whole(usage.output_tokens), f"{stage.minutes:.1f}"]
         rows.append(((), [stage.stage, *(Link(figure, where) for figure in figures)]))
-    caption = (
-        f"What the index cost: {whole(found.index_tokens)} tokens read and written in {found.minutes:.1f} minutes; a "
-        f"service would have counted {whole(found.billed_tokens)}."
-    )
+    first = _index_work(found, anchors)
+    caption: Words = (
+        "What the index cost: ", Link(whole(found.index_tokens), first), " tokens read and written in ",
+        Link(f"{found.minutes:.1f}", first), " minutes; a service would have counted ",
+        Link(whole(found.billed_tokens), first), ".",
+    )  # fmt: skip
     heads = ("stage", "units", "calls", "tokens in", "read anew", "written", "minutes")
     return table(heads, rows, range(1, 7), caption)
+
+
+def _index_work(found: Economics, anchors: Anchors) -> str:
+    """Where the work of the first stage stands, which that of the others follows; "" if there is none."""
+    return anchors("stage", found.stages[0].stage) if found.stages else ""
 
 
 def _units(stage: StageCost, anchors: Anchors) -> Section:

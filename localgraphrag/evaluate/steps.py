@@ -61,7 +61,7 @@ def write_questions(
     """
     begun = time.monotonic()
     path = folder_of(project) / "questions.jsonl"
-    there = [row["question"] for row in read_questions(path)] if path.exists() else []
+    there = [row["question"] for row in read_questions(path, missing_ok=True)]
     with project.asking(embedding=True, progress=progress) as asking:
         assert asking.embedder is not None
         with asking.reporter.stage("questions") as stage:
@@ -73,16 +73,17 @@ def write_questions(
         asking.runner.finish()
         made = replace(made, took=took(asking.runner, time.monotonic() - begun))
     added, now = add_questions(project, made.rows)
-    counts = {"replaced": made.replaced, "short": made.short, "failed": made.failed}
+    counts = {"replaced": made.replaced, "cut": made.cut, "short": made.short, "failed": made.failed}
     write_json(
         folder_of(project) / "questions.json", {"made": len(made.rows), "added": added, **counts, "took": made.took}
     )
     return made, added, now
 
 
-def read_questions(path: Path) -> list[Row]:
+def read_questions(path: Path, *, missing_ok: bool = False) -> list[Row]:
     """The questions of a file; one without an id gets a hash of its words. Raises ConfigError for an id used twice."""
-    rows = [{"id": f"q-{content_hash(str(row['question']))[:8]}", **row} for row in read_rows(path, "question")]
+    found = read_rows(path, "question", missing_ok=missing_ok)
+    rows = [{"id": f"q-{content_hash(str(row['question']))[:8]}", **row} for row in found]
     twice = [id_ for id_, count in Counter(str(row["id"]) for row in rows).items() if count > 1]
     if twice:
         raise ConfigError(f"{path} has more than one question with the id {', '.join(twice)}. Give each its own.")
@@ -138,7 +139,7 @@ def _check_words(project: Project, given: Path) -> None:
     The answers would be to the one, and the judge would read the other.
     """
     path = folder_of(project) / "questions.jsonl"
-    words = {str(row["id"]): row["question"] for row in read_questions(path)} if path.exists() else {}
+    words = {str(row["id"]): row["question"] for row in read_questions(path, missing_ok=True)}
     other = [
         str(row["id"]) for row in read_questions(given) if words.get(str(row["id"]), row["question"]) != row["question"]
     ]
@@ -179,7 +180,7 @@ def _write_answers(project: Project, new: Answered) -> None:
     lost = {(one.question_id, one.condition) for one in new.unanswered}
     earlier = [
         row
-        for row in (read_rows(path, *ANSWER_KEYS) if path.exists() else [])
+        for row in read_rows(path, *ANSWER_KEYS, missing_ok=True)
         if (str(row["question_id"]), row["condition"]) not in fresh | lost
         and str(row["question_id"]) in asked
         and row.get("question", asked[str(row["question_id"])]) == asked[str(row["question_id"])]
@@ -287,8 +288,7 @@ def measure_claims(
 
 def _there(folder: Path, name: str) -> list[Row]:
     """The rows of a file, which may not be there yet."""
-    path = folder / f"{name}.jsonl"
-    return read_rows(path) if path.exists() else []
+    return read_rows(folder / f"{name}.jsonl", missing_ok=True)
 
 
 def _claim_rows(
