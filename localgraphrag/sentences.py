@@ -15,6 +15,7 @@ _CLAUSED = (
 _LINE = re.compile(rf"\n|(?<=[{_CLAUSED}]) +(?=[{_CLAUSED}])")
 _UNSPACED = f"{_CLAUSED}\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _LEAST_WORDS, _LEAST_CHARACTERS = 5, 8
+_FEW_WORDS = 8
 ENDS = (".", "!", "?", "…", "।", "。", "！", "？", "؟", "።", "။", "។")
 _SHORT_LINE = 50  # characters; prose is wrapped at more
 _ASKS, _OPENS, _GOES_ON = ("?", "？", "؟"), ('"', "'", "“", "‘", "«", "„"), (",", ";", ":", ")")
@@ -77,6 +78,15 @@ def is_statement(text: str) -> bool:
     ended = bare.endswith(ENDS) or bool(re.search(f"[{_CLAUSED}]$", bare))
     asks = text.endswith(_ASKS) or (bare.endswith(_ASKS) and text[:1] in _OPENS)
     return long_enough and ended and not asks and text[:1] not in _GOES_ON
+
+
+def is_brief(text: str) -> bool:
+    """Whether a sentence has few words: "Kept by Ada Brook, harbour master." says little of what went on.
+
+    >>> is_brief("Kept by Ada Brook, harbour master."), is_brief("The sluice of the old mill broke in the night.")
+    (True, False)
+    """
+    return len(text.split()) < _FEW_WORDS and not re.search(f"[{_UNSPACED}]{{{2 * _LEAST_CHARACTERS}}}", text)
 
 
 def fold(text: str) -> str:

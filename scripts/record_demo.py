@@ -33,6 +33,7 @@ def record(engine, embedder, target, folder, progress=None):
         add_questions(project, [row for row in key_questions(demo.facts()) if row["question"] == demo.question()])
         grid = evaluate.run(project, conditions=demo.RECORDED_CONDITIONS, progress=progress)
         judged = evaluate.judge_answers(project, conditions=demo.JUDGED_CONDITIONS, repeats=2, progress=progress)
+        pack_otherwise(project)
     failures += [*grid.unanswered, *["a verdict"] * judged.failed]
     if failures:
         sys.exit(f"Nothing is recorded, because something failed: {failures}")
@@ -55,6 +56,35 @@ def extract_long(project):
         outcomes = run_all(EngineRunner(project.engine), extraction_units(chunks, settings, project.prompts))
         failed += [(name, outcome.error) for name, outcome in outcomes.items() if not outcome.ok]
     return failed
+
+
+def pack_otherwise(project):
+    """Pack reports and batches as the notebooks do beside what the pipeline needs, so that the tokens are counted."""
+    from localgraphrag import demo, tables
+    from localgraphrag.llm.units import EngineRunner
+    from localgraphrag.packing import Packer
+    from localgraphrag.search.mapreduce import MapReduce
+    from localgraphrag.search.passages import report_passage
+    from localgraphrag.search.sources import Provenance
+    from localgraphrag.summaries import context_budget
+
+    settings = project.settings
+    with project.store() as store:
+        index = tables.load_index(store)
+    packer = Packer(
+        index.graph, index.hierarchy, project.engine.tokenizer.count, quoted=settings.descriptions == "quoted"
+    )
+    whole = context_budget(settings, project.prompts, project.engine)
+    for community in index.hierarchy.level(0):
+        needed = packer.pack(community.id, index.reports, whole).whole
+        for budget in (needed // 2, 2 * needed, *range(60, 1501, 60)):
+            packer.pack(community.id, index.reports, budget)
+    level = index.hierarchy.level(min(1, len(index.hierarchy.levels) - 1))
+    known = Provenance(index.hierarchy, index.reports, index.graph, index.chunks)
+    runner = EngineRunner(project.engine)
+    search = MapReduce("global", 1, "reports of C1", settings.seed, settings, project.prompts, runner, known)
+    ordered = sorted(level, key=lambda community: (community.parent, community.id))
+    search.packed(demo.question(), [report_passage(index.reports[community.id]) for community in ordered])
 
 
 def main():

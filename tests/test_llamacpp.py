@@ -372,8 +372,8 @@ def test_more_requests_than_slots(model):
 
 
 def test_long_and_short_requests_in_any_order_are_answered_as_alone(model):
-    engine = make(model, cells=256, longest=1200)
-    sizes = [10, 200, 10, 60, 400, 10]
+    engine = make(model, cells=128, longest=600)
+    sizes = [10, 100, 10, 30, 200, 10]
     requests = [ask("The ford is deep. " * (size // 4) + f"{i}?", key=str(i)) for i, size in enumerate(sizes)]
     alone = {}
     for request in requests:

@@ -25,6 +25,7 @@ from localgraphrag.search.nearness import GENERAL, Nearness, generality
 from localgraphrag.search.passages import Passage, chunk_passage, split
 from localgraphrag.search.reply import HEADING_CHARACTERS, listed, read_headed, read_quoted_map, statements
 from localgraphrag.search.sources import Provenance
+from localgraphrag.sentences import is_brief
 
 SETTINGS = Settings(context_window=2000, map_budget=400, map_tokens=200, reduce_budget=400, answer_tokens=200)
 LEAKS = "The dam in the valley leaks since the flood."
@@ -158,7 +159,9 @@ def taken_of(texts, points, embedder=None):
         QUESTION, hierarchy=HIERARCHY, reports=reports, graph=GRAPH, chunks=CHUNKS, settings=SETTINGS, prompts=PROMPTS,
         runner=EngineRunner(model(("...", SINGS), points=points)), level=1, embedder=embedder,
     )  # fmt: skip
-    return [point["text"] for point in answer.record["taken"]], answer.record
+    return [point["text"] for point in answer.record["taken"]], answer.record | {
+        "paragraphs": len(answer.text.split("\n\n"))
+    }
 
 
 def test_nearness_to_the_question_counts_with_the_score():
@@ -201,6 +204,19 @@ def test_a_small_model_reads_the_best_points_and_no_more():
     chosen = search.choose(near, [Candidate(1, n, 90 - n, text, ()) for n, text in enumerate(said, 1)])
     assert [c.text for c in chosen.taken] == said[:MOST_READ]
     assert {reason for _, reason in chosen.dropped} == {f"comes after the best {MOST_READ}"}
+
+
+def test_what_is_as_brief_as_a_byline_comes_behind_all_others():
+    byline = "Kept by Ada Brook, miller."
+    points = ((byline, 95), (LEAKS, 40), (SINGS, 30))
+    assert taken_of([byline, LEAKS], points)[0] == [LEAKS, SINGS, byline]
+    assert is_brief("坝漏了。") and not is_brief("自从洪水以来山谷里的大坝一直在漏水。")
+
+
+def test_an_answer_is_made_up_to_eight_paragraphs():
+    leaks = [f"The {letter * 6} dam of the {letter * 8} valley leaks since the flood." for letter in "abcdefgh"]
+    _taken, record = taken_of(leaks, [(text, 90 - n) for n, text in enumerate(leaks)])
+    assert len(record["taken"]) == record["paragraphs"] == 8
 
 
 def test_what_all_texts_share_makes_none_of_them_near():
