@@ -32,6 +32,9 @@ class Progress:
 TELLING = 0.05
 """Share of a unit's tokens before which the pace says nothing: instructions are read before anything is counted."""
 
+BELIEVED = 8
+"""Units that must be finished before they count as much as what was thought before: the first to be are the short ones."""
+
 OnProgress = Callable[[Progress], None]
 
 
@@ -65,7 +68,7 @@ class Stage:
     """A stage at work.
 
     `total` 0: not known. `after`: units that come after those a runner is given first.
-    `each`: tokens that a unit will take, as far as can be said before any is finished. `fresh` units were not found
+    `each`: tokens that a unit will take, as far as can be said before any is finished, 0 if it cannot. `fresh` units were not found
     stored, and took `spent` tokens; `tokens` were read and written in all turns that have ended, `underway` in others.
     `stored` units were found and not told yet.
     """
@@ -133,7 +136,8 @@ class Stage:
         """
         if not self.total:
             return None
-        each = self.spent / self.fresh if self.spent else self.each
+        counted = self.fresh + (BELIEVED if self.each else 0)
+        each = (self.spent + BELIEVED * self.each) / counted if counted else 0.0
         tokens, units = self.tokens + self.underway, max(self.total - self.done - self.stored, 0)
         if not self.fresh and tokens < TELLING * each:
             return None
