@@ -33,7 +33,7 @@ TELLING = 0.05
 """Share of a unit's tokens before which the pace says nothing: instructions are read before anything is counted."""
 
 BELIEVED = 8
-"""Units that must be finished before they count as much as what was thought before: the first to be are the short ones."""
+"""Units that, finished, count as much as what was thought before: the first to be finished are the short ones."""
 
 OnProgress = Callable[[Progress], None]
 
@@ -68,9 +68,9 @@ class Stage:
     """A stage at work.
 
     `total` 0: not known. `after`: units that come after those a runner is given first.
-    `each`: tokens that a unit will take, as far as can be said before any is finished, 0 if it cannot. `fresh` units were not found
-    stored, and took `spent` tokens; `tokens` were read and written in all turns that have ended, `underway` in others.
-    `stored` units were found and not told yet.
+    `each`: tokens that a unit will take, as far as can be said before any is finished, 0 if it cannot. `fresh` units
+    were not found stored, and took `spent` tokens; `tokens` were read and written in all turns that have ended,
+    `underway` in others. `stored` units were found and not told yet.
     """
 
     name: str
