@@ -42,7 +42,10 @@ def examine(settings: Settings, folder: Path, hashing: Callable[[str], Tick] | N
     yield check
     yield _model("embedder", settings.embedder, "embedding", folder, hashing)[1]
     if model is not None:
-        yield from _fit(model, settings)
+        try:
+            yield from _fit(model, settings)
+        except ModelError as error:  # it begins as a model does and is damaged further on
+            yield Check("model file", "fail", str(error), _pull_or_name(settings.model, "language", "model"))
     yield _build()
     yield _gpu(settings)
     yield _threads(settings)
@@ -62,7 +65,10 @@ def _model(
         verify_model(model, hashing(wanted) if hashing else None)
     except ModelError as error:
         return None, Check(name, "fail", f"{wanted}: {error}", _pull_or_name(wanted, kind, name))
-    how = "sha256 as in the catalogue" if model.entry else "not in the catalogue, nothing to compare with"
+    how = "not in the catalogue, nothing to compare with"
+    if model.entry:
+        known = all(file.sha256 for file in model.entry.files)
+        how = "sha256 as in the catalogue" if known else "sha256 as when it came; the catalogue has none"
     return model, Check(name, "ok", f"{wanted}: {model.path} ({how})")
 
 

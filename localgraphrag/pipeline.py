@@ -23,6 +23,7 @@ from localgraphrag.llm.types import Engine, Usage
 from localgraphrag.llm.units import Conversation, Outcome, Unit
 from localgraphrag.progress import OnProgress, Reporter, Stage
 from localgraphrag.prompts import Prompts
+from localgraphrag.remembered import remember
 from localgraphrag.runner import Failure, Overheard, StoredRunner
 from localgraphrag.store import Store
 from localgraphrag.summaries import Coverage, Report, context_budget, coverage, plan_reports, write_reports
@@ -116,6 +117,7 @@ def index_project(
     context_budget(settings, prompts, engine)
     extraction.check_room(chunks, settings, prompts, engine)
     tables.add_documents(store, documents)
+    remember(store, meta or {})
     runner = StoredRunner(Overheard(engine), store, documents={chunk.id: chunk.document_id for chunk in chunks})
     with reporter.stage("extract", len(chunks), each=usual_chunk(chunks, settings).tokens) as stage:
         extractions = extract(chunks, settings, prompts, runner, stage)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from localgraphrag.config import INDEX_FILE, model_in_file
 from localgraphrag.errors import ConfigError, NoDocumentsError, NotIndexedError, StoreError
@@ -41,6 +42,13 @@ def last_run(folder: Path) -> LastRun:
     return LastRun(tuple(normal(whole / path) for path in paths), files, has_text)
 
 
+def remember(store: Store, meta: Mapping[str, Any]) -> None:
+    """Keep at the beginning of a run what the next one needs to go on, should this one not come to its end."""
+    with store.transaction():
+        for name in {"paths", ONE_OFF_MODEL} & set(meta):
+            store.put(name, meta[name])
+
+
 # Paths
 
 
@@ -67,6 +75,8 @@ def choose_paths(given: Sequence[str | Path] | None, last: LastRun, *, drop: boo
 
 
 def _named_now(given: Sequence[str | Path], last: LastRun, *, drop: bool) -> list[Path]:
+    if any(str(path) == "" for path in given):  # Path("") is the current folder, which nobody named
+        raise ConfigError("An empty path was given, as an unset variable does. Name files or folders.")
     chosen = list(dict.fromkeys(normal(Path(path)) for path in given))
     places = {path.resolve() for path in chosen}  # links, and other spellings of a place, are that place
     left_out = [path for path in last.paths if holds_something(path) and not _within(path.resolve(), places)]

