@@ -553,7 +553,9 @@ def test_jsonl(tmp_path):
     assert [(d.title, d.text, d.sources) for d in reading.documents] == [
         ("N", "one\ntwo \ufffd", ("a.jsonl#1",)), ("A, row 6", "x\u2028y", ("a.jsonl#6",)),
     ]  # fmt: skip
-    assert reasons(reading)["a.jsonl"] == "3 of 5 rows have no text (the first is row 3)"
+    assert reasons(reading)["a.jsonl"] == (
+        "lines that are no JSON objects: 2 (the first is line 3); 1 of 3 rows have no text (the first is row 4)"
+    )
 
 
 @pytest.mark.parametrize("files", [{"a.csv": "id,body\n1,x\n"}, {"a.jsonl": '{"id": 1}\n{"body": "x"}'}])

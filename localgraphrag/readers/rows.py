@@ -57,11 +57,15 @@ def read_jsonl(data: bytes, text_column: str, title_column: str) -> tuple[list[R
     """
     fields: dict[str, None] = {}  # in order of appearance
     found: list[tuple[int, str, str]] = []
+    broken: list[int] = []
     # Only "\n" ends a line: JSON strings may hold the other separators that str.splitlines knows.
     for number, line in enumerate(decode(data).split("\n"), 1):
         if not line.strip():
             continue
         record = _object(line)
+        if record is None:
+            broken.append(number)
+            continue
         fields.update(dict.fromkeys(record))
         names = list(record)
         text_at, title_at = _column(names, text_column), _column(names, title_column)
@@ -71,7 +75,9 @@ def read_jsonl(data: bytes, text_column: str, title_column: str) -> tuple[list[R
         raise DocumentError("is a JSONL file in which no line is a JSON object")
     if _column(list(fields), text_column) is None:
         raise NoColumnError(_missing(text_column, list(fields)))
-    return _rows(found)
+    rows, lacking = _rows(found)
+    shown = f"lines that are no JSON objects: {len(broken)} (the first is line {broken[0]})" if broken else ""
+    return rows, "; ".join(filter(None, (shown, lacking)))
 
 
 def _numbered(records: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -116,13 +122,13 @@ def _cell(record: list[str], at: int | None) -> str:
     return record[at] if at is not None and at < len(record) else ""
 
 
-def _object(line: str) -> dict[str, object]:
-    """The line's JSON object; an empty one if it is anything else, so that it counts as a row without text."""
+def _object(line: str) -> dict[str, object] | None:
+    """The line's JSON object, or None if it is anything else."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _string(values: list[object], at: int | None) -> str:
