@@ -7,6 +7,7 @@ start.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,14 +50,21 @@ def main() -> None:
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        app(arguments, prog_name="localgraphrag")
+        try:
+            app(arguments, prog_name="localgraphrag")
+        finally:
+            sys.stdout.flush()  # here, where an error can still be told
     except LocalGraphRAGError as error:
         if debug:
             raise
         _stop(str(error))
+    except KeyboardInterrupt:
+        _stop("Stopped.", code=130)
     except OSError as error:
-        if debug or not isinstance(error.filename, str):
+        if debug:
             raise
+        if not isinstance(error.filename, str):
+            _stop(f"The output, or a file, cannot be written: {error.strerror or error}. See whether the disk is full.")
         remedy = "Name another place, or see what is there and who may write to it."
         _stop(f"{Path(error.filename).absolute()} cannot be used: {error.strerror}. {remedy}")
 
@@ -109,14 +117,12 @@ def init(
     _check_folder(folder)
     project = Project.init(folder, model=model)
     console.write(str(project.folder / SETTINGS_FILE))
-    console.note(f"Next: localgraphrag index PATHS --project {folder}")
+    console.note(f"Next: localgraphrag index PATHS --project {shlex.quote(str(folder))}")
 
 
 @app.command()
 def index(
-    paths: Annotated[
-        list[Path] | None, typer.Argument(help="Files and folders; those of last time by default.")
-    ] = None,
+    paths: Annotated[list[str] | None, typer.Argument(help="Files and folders; those of last time by default.")] = None,
     project: ProjectOption = Path(),
     model: ModelOption = None,
     max_gleanings: Annotated[int | None, typer.Option(min=0, help="Times to ask whether entities were missed.")] = None,
@@ -233,6 +239,8 @@ def show(
     """
     from localgraphrag import report_view
 
+    if not what.strip():
+        raise ConfigError("Nothing was named. Give an id, a name or a path, or `documents`, `entities`, `C0`.")
     found = _open(project).show(what)
     console.write_json(found) if as_json else report_view.print_shown(found)
 
@@ -308,10 +316,10 @@ def demo(
     report_view.print_summary(summary)
     console.write(f"\n{asked}\n")
     _print_answer(opened, answer)
-    here = f" --project {project}"
+    here = f" --project {shlex.quote(str(project))}"
     cited = answer.citations[0].id if answer.citations else "Silka Morrow"
     console.write(
-        f"\nThe index is {opened.index_path}. Try next:\n"
+        f"\nThe index is {opened.index_path.absolute()}. Try next:\n"
         f'  localgraphrag query "Who has a claim to the Long Pier, and how strong is each claim?"{here}\n'
         f'  localgraphrag show "{cited}"{here}\n'
         f'  localgraphrag compare "{asked}"{here}'
@@ -348,7 +356,7 @@ def _into(view: console.ProgressView) -> Callable[[Progress], None]:
 
     def report(progress: Progress) -> None:
         finished = progress.detail == "done"
-        if progress.stage == "report" and not progress.done and not progress.tokens:
+        if progress.stage == "report" and progress.total and not progress.done and not progress.tokens:
             view.say(progress.detail)  # how many calls there will be, and how long that will take
         view.update(progress.stage, progress.done, progress.total, console.pace(progress), finished=finished)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -65,7 +66,7 @@ def questions(
     )
     if made.short or made.failed:
         console.note(f"{made.short} fewer than wanted, since nothing new came; {made.failed} calls failed.")
-    console.note(f"Next: localgraphrag evaluate run --project {project}")
+    console.note(f"Next: localgraphrag evaluate run --project {shlex.quote(str(project))}")
 
 
 def run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -170,7 +171,7 @@ def report(
 
 def _say_added(added: int, there: int, folder: Path) -> None:
     console.write(f"{added} questions added, {there} in all.")
-    console.note(f"Next: localgraphrag evaluate run --project {folder}")
+    console.note(f"Next: localgraphrag evaluate run --project {shlex.quote(str(folder))}")
 
 
 def _percent(share: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -14,17 +15,27 @@ if TYPE_CHECKING:
     from localgraphrag.progress import Progress
 
 _EVERY = 10.0  # seconds between plain lines of one stage, where nobody watches a bar
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # of a document, they could redraw or rename the terminal
 _QUIET = 20.0  # seconds after which a line is said even if nothing has been finished since
 
 
 def write(text: str = "") -> None:
     """A line of results."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(harmless(text) + "\n")
+
+
+def harmless(text: str) -> str:
+    r"""The text with a mark in place of each control character but tab and end of line.
+
+    >>> harmless("two\tlines\n\x1b[2Jgone")
+    'two\tlines\n�[2Jgone'
+    """
+    return _CONTROL.sub("\ufffd", text)
 
 
 def note(text: str) -> None:
     """A line for whoever watches, on stderr."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(harmless(text) + "\n")
     sys.stderr.flush()
 
 
@@ -63,7 +74,7 @@ def write_marked(text: str, spans: Sequence[tuple[int, int]], *, around: int | N
     Shows `around` characters on either side of each span, to the end of a word, and … for what is left out; all of the
     text where `around` is None or nothing is marked.
     """
-    marked = sorted(set(spans))
+    text, marked = harmless(text), sorted(set(spans))
     windows = [(0, len(text))] if around is None or not marked else _windows(text, marked, around)
     parts: list[tuple[str, bool]] = []
     for left, right in windows:
@@ -188,7 +199,7 @@ def _cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.1f}" if isinstance(value, float) else str(value)
+    return f"{value:,.1f}" if isinstance(value, float) else harmless(str(value))
 
 
 def _is_number(cell: str) -> bool:

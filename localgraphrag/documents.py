@@ -195,7 +195,7 @@ def _walk(folder: Path, prefix: str, skipped: list[Skipped]) -> Iterator[tuple[P
         folders[:] = sorted(name for name in folders if not _hidden(name) and name not in own and name not in links)
         for name in [*links, *names]:
             path = Path(place) / name
-            if _hidden(name) or name.removesuffix("-wal").removesuffix("-shm") in own:
+            if _hidden(name) or re.sub(r"(-wal|-shm|\.lock)$", "", name) in own:
                 continue
             reason = _unfit(path, root)
             if reason:

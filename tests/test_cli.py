@@ -378,6 +378,42 @@ def test_a_broken_index_exits_1_with_the_list(indexed, tmp_path):
     assert "degree" in out
 
 
+def test_what_is_odd_is_told_in_one_line(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
+    for arguments in (["index", "", "-p", "p"], ["index", "letters", "", "-p", "p"], ["show", " ", "-p", "p"]):
+        code, _out, err = run(*arguments)
+        assert (code, err.count("\n")) == (2, 1), err
+    assert not (tmp_path / "p").exists()
+
+
+def test_control_characters_of_a_document_never_reach_the_terminal(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
+    (tmp_path / "letters" / "odd.txt").write_text("Ada met \x1b[2JByron in \x1b]0;title\x07 London.", encoding="utf-8")
+    assert run("index", "letters", "-p", "p")[0] == 0
+    for what in ("odd.txt", "Ada", "documents"):
+        code, out, err = run("show", what, "-p", "p")
+        assert code == 0 and "\x1b" not in out + err and "\x07" not in out + err
+
+
+def test_what_to_try_next_can_be_pasted(run, tmp_path):
+    assert f"--project '{tmp_path / 'a b'}'" in run("init", tmp_path / "a b")[2]
+
+
+def test_a_full_device_is_told_and_an_interrupt_anywhere(run, monkeypatch):
+    def full(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(console, "write_json", full)
+    code, _out, err = run("models", "list", "--json")
+    assert code == 2 and "No space left" in err and err.count("\n") == 1
+
+    def interrupted(*_arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(console, "write_json", interrupted)
+    assert run("models", "list", "--json")[0] == 130
+
+
 def test_an_interrupt_says_that_nothing_is_lost(run, monkeypatch):
     def interrupt(*_arguments, **_options):
         raise KeyboardInterrupt

@@ -202,7 +202,14 @@ def test_hidden_files_and_links_out_are_not_read(tmp_path):
 def test_a_projects_own_files_are_not_documents(tmp_path):
     write(
         tmp_path,
-        {"localgraphrag.toml": "seed = 1", "index.db": "x", "index.db-wal": "x", "prompts/a.j2": "x", "a.txt": "a"},
+        {
+            "localgraphrag.toml": "seed = 1",
+            "index.db": "x",
+            "index.db-wal": "x",
+            "index.db.lock": "",
+            "prompts/a.j2": "x",
+            "a.txt": "a",
+        },
     )
     assert read(tmp_path).skipped == () and sources(read(tmp_path)) == ["a.txt"]
     write(tmp_path / "other", {"prompts/a.txt": "a prompt that is a document"})
