@@ -191,15 +191,21 @@ def _by_length(chunks: Sequence[Chunk]) -> Callable[[str], int]:
 
 
 def _stages(store: Store) -> tuple[StageCost, ...]:
-    """What the index rests on, by stage: the work of indexing, and reports written later for a question."""
+    """What the index rests on, by stage: the work of indexing, and reports written later for a question.
+
+    A report may have been written under several settings; that of the last index run is the one that counts, else the
+    latest.
+    """
     rows = store.rows(
         f"SELECT stage, name, created, {_COST} FROM units JOIN unit_costs USING (key) "  # noqa: S608  a constant
-        "WHERE model = ? AND (purpose = 'index' OR stage = 'report' AND name IN (SELECT community_id FROM reports)) "
-        "ORDER BY created, key",
+        "WHERE model = ? AND (purpose = 'index' AND idle = 0 "
+        "OR stage = 'report' AND name IN (SELECT community_id FROM reports)) "
+        "ORDER BY purpose = 'index' AND idle = 0, created, key",
         store.get("model"),
     )
     found: dict[str, list[tuple[float, UnitCost]]] = {}
-    for stage, name, created, *usage in rows:
+    counting = {row[:2]: row for row in rows}.values()
+    for stage, name, created, *usage in sorted(counting, key=lambda row: row[2]):
         ended = datetime.fromisoformat(created).timestamp()
         found.setdefault(stage, []).append((ended, UnitCost(name, Usage(*usage))))
     return tuple(

@@ -162,7 +162,11 @@ def _create(database: sqlite3.Connection) -> None:
             statement = ""
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create]
+def _count_idle_runs(database: sqlite3.Connection) -> None:
+    database.execute("ALTER TABLE units ADD COLUMN idle INTEGER NOT NULL DEFAULT 0")
+
+
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_create, _count_idle_runs]
 """`MIGRATIONS[n]` turns a file of schema version n into one of n + 1. Append; never change a released entry."""
 
 DERIVED = (

@@ -41,6 +41,9 @@ Used = Mapping[str, tuple[str, Sequence[str]]]
 BUSY_SECONDS = 30
 """How long a short write waits for another process's short write."""
 
+IDLE_RUNS = 20
+"""Finished runs of `index` through which work is kept that none of them has used."""
+
 _SEALED = "ro&immutable=1"
 """Opens a file to read that nobody writes, with no file beside it."""
 
@@ -291,7 +294,10 @@ class Store:
                 database.execute("DELETE FROM failures WHERE key = ?", (key,))
                 if outcome.ok:
                     database.execute("DELETE FROM units WHERE key = ?", (key,))
-                    database.execute("INSERT INTO units VALUES (?, ?, ?, ?, ?, ?)", (*described, value))
+                    database.execute(
+                        "INSERT INTO units (key, stage, name, model, purpose, value) VALUES (?, ?, ?, ?, ?, ?)",
+                        (*described, value),
+                    )
                     cost = (key, now(), *astuple(outcome.usage))
                     database.execute(f"INSERT INTO unit_costs VALUES (?, ?, {_SEVEN})", cost)
                     database.executemany("INSERT INTO unit_chunks VALUES (?, ?, ?)", links)
@@ -305,19 +311,21 @@ class Store:
         return True
 
     def keep_units(self, used: Used, model: str, documents: Mapping[str, str]) -> None:
-        """Make this model's units for the index exactly those `used`. Call within a transaction.
+        """Make this model's units that the index rests on exactly those `used`. Call within a transaction.
 
         Links move with the work: a unit made for a document that is gone, and used again for the same text in another,
-        is kept for that one. Units of other models, and of questions, stay while their documents do.
+        is kept for that one. Units of other models, and of questions, stay while their documents do. So do those that
+        this run alone had no use for, as after an option that was meant for one run: they are `idle`, and forgotten
+        when `IDLE_RUNS` runs have passed them by, so that the file does not grow with every change of a document.
         """
         database = self._database
         database.execute("CREATE TEMP TABLE used (key TEXT PRIMARY KEY, name TEXT) WITHOUT ROWID")
         database.executemany("INSERT INTO used VALUES (?, ?)", ((key, name) for key, (name, _) in used.items()))
-        for table in ("units", "failures"):
-            database.execute(
-                f"DELETE FROM {table} WHERE model = ? AND purpose = 'index' AND key NOT IN (SELECT key FROM used)",
-                (model,),
-            )
+        unused = "model = ? AND purpose = 'index' AND key NOT IN (SELECT key FROM used)"
+        database.execute(f"DELETE FROM failures WHERE {unused}", (model,))
+        database.execute(f"UPDATE units SET idle = idle + 1 WHERE {unused}", (model,))
+        database.execute("DELETE FROM units WHERE idle > ?", (IDLE_RUNS,))
+        database.execute("UPDATE units SET idle = 0 WHERE key IN (SELECT key FROM used)")
         for table in ("unit_chunks", "failure_chunks"):
             database.execute(f"DELETE FROM {table} WHERE key IN (SELECT key FROM used)")
         for owner, table in (("units", "unit_chunks"), ("failures", "failure_chunks")):
@@ -371,7 +379,7 @@ class Store:
         sums = ", ".join(f"sum({name})" for name in _USAGE.split(", "))
         found = self.rows(
             f"SELECT stage, {sums} FROM units JOIN unit_costs USING (key) "
-            "WHERE purpose = 'index' AND model = ? GROUP BY stage ORDER BY stage",
+            "WHERE purpose = 'index' AND idle = 0 AND model = ? GROUP BY stage ORDER BY stage",
             self.get("model"),
         )
         return {stage: Usage(*usage) for stage, *usage in found}

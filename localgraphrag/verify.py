@@ -148,7 +148,8 @@ def _units(store: Store, index: Index) -> Iterator[str]:
         yield f"Unit {key}: its value is not JSON"
     chunks = {chunk.id for chunk in index.chunks}
     seen = store.rows(
-        "SELECT key, chunk_id FROM units JOIN unit_chunks USING (key) WHERE purpose = 'index' AND model = ?",
+        "SELECT key, chunk_id FROM units JOIN unit_chunks USING (key) "
+        "WHERE purpose = 'index' AND idle = 0 AND model = ?",
         store.get("model"),
     )
     # A run that has not ended has units of chunks that are not shown yet.

@@ -114,6 +114,7 @@ def hand_made(folder: Path) -> Path:
     with Store(folder / "index.db", writer="index") as store:
         tables.save_index(store, index, used={}, model="m", meta={})
         units = [  # key, stage, name, purpose, seconds, end; two extractions side by side, 10 s and 12 s, 14 s in all
+            ("u0", "extract", "chunk1", "index", 99.0, "2025-12-31T00:00:10+00:00"),  # under other settings, now idle
             ("u1", "extract", "chunk1", "index", 10.0, "2026-01-01T00:00:10+00:00"),
             ("u2", "extract", "chunk2", "index", 12.0, "2026-01-01T00:00:14+00:00"),
             ("u3", "report", "top", "query", 6.0, "2026-01-01T00:10:06+00:00"),
@@ -122,10 +123,14 @@ def hand_made(folder: Path) -> Path:
         ]
         with store.transaction() as database:
             for key, stage, name, purpose, seconds, end in units:
-                database.execute("INSERT INTO units VALUES (?, ?, ?, 'm', ?, '{}')", (key, stage, name, purpose))
+                database.execute(
+                    "INSERT INTO units VALUES (?, ?, ?, 'm', ?, '{}', ?)", (key, stage, name, purpose, key == "u0")
+                )
                 cost = (key, end, 1, 100, 60, 20, 0, 0, seconds)
                 database.execute(f"INSERT INTO unit_costs VALUES ({', '.join('?' * 9)})", cost)
-            database.execute("INSERT INTO units VALUES ('other', 'extract', 'chunk1', 'another model', 'index', '{}')")
+            database.execute(
+                "INSERT INTO units VALUES ('other', 'extract', 'chunk1', 'another model', 'index', '{}', 0)"
+            )
     return folder
 
 

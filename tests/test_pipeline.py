@@ -25,7 +25,7 @@ from localgraphrag.llm.types import Completion
 from localgraphrag.llm.units import Outcome
 from localgraphrag.progress import Progress
 from localgraphrag.project import Project
-from localgraphrag.store import Store
+from localgraphrag.store import IDLE_RUNS, Store
 
 
 @pytest.fixture(autouse=True)
@@ -185,6 +185,47 @@ def test_another_model_keeps_the_first_ones_work(project: Project, docs: Path):
     with again.store() as store:
         gone = store.scalar("SELECT count(*) FROM units WHERE model = 'scripted:other' AND stage = 'extract'")
         assert 0 < gone < store.scalar("SELECT count(*) FROM chunks") + 6
+
+
+def test_options_of_one_run_do_not_forget_what_others_have_paid_for(project: Project, docs: Path):
+    project.index(docs)
+    before, cost = bench.tables_of(project.index_path), project.economics().stages
+    other = bench.open_project(project.folder, max_gleanings=3, report_levels=[0])
+    other.index(docs)
+    assert asked(other)
+    for _ in range(IDLE_RUNS - 1):
+        other.index(docs)
+    again = bench.open_project(project.folder)
+    again.index(docs)
+    assert asked(again) == []
+    assert bench.tables_of(project.index_path) == before
+    assert again.economics().stages == cost
+    assert again.verify() == []
+
+
+def test_work_that_run_after_run_has_no_use_for_is_forgotten(project: Project, docs: Path):
+    project.index(docs)
+    extracted = [key for key in asked(project) if key.startswith("extract")]
+    other = bench.open_project(project.folder, max_gleanings=3)
+    for _ in range(IDLE_RUNS + 1):
+        other.index(docs)
+    with other.store() as store:
+        assert store.scalar("SELECT count(*) FROM units WHERE idle") == 0
+    again = bench.open_project(project.folder)
+    again.index(docs)
+    assert [key for key in asked(again) if key.startswith("extract")] == extracted
+
+
+def test_idle_work_leaves_with_its_document(project: Project, docs: Path):
+    project.index(docs)
+    gone = (docs / "letter02.txt").read_text()
+    bench.open_project(project.folder, max_gleanings=3).index(docs)
+    (docs / "letter02.txt").unlink()
+    bench.open_project(project.folder, max_gleanings=3).index(docs)
+    sentence = gone.split(".")[0].encode()
+    assert not any(sentence in path.read_bytes() for path in project.folder.iterdir())
+    with project.store() as store:
+        assert store.scalar("SELECT count(*) FROM units WHERE idle") > 0
 
 
 def test_failed_units_are_named_and_mended_by_the_next_run(project: Project, docs: Path):

@@ -29,7 +29,7 @@ from localgraphrag.graph import build_graph
 from localgraphrag.llm.types import Usage
 from localgraphrag.llm.units import Conversation, Outcome, Unit
 from localgraphrag.search.answer import Answer, Citation, Source
-from localgraphrag.store import Store
+from localgraphrag.store import Store, encoded
 from localgraphrag.summaries import Finding, Report
 
 MODEL = "scripted:store"
@@ -126,7 +126,7 @@ class TestOpening:
             "secure_delete": 1,
             "foreign_keys": 1,
             "temp_store": 2,
-            "user_version": 1,
+            "user_version": len(schema.MIGRATIONS),
         }.items():
             assert store.scalar(f"PRAGMA {name}") == value, name
 
@@ -148,9 +148,24 @@ class TestOpening:
             schema, "MIGRATIONS", [*schema.MIGRATIONS, lambda db: db.execute("ALTER TABLE runs ADD note TEXT")]
         )
         with Store(path) as migrated:
-            assert migrated.scalar("PRAGMA user_version") == 2
+            assert migrated.scalar("PRAGMA user_version") == len(schema.MIGRATIONS)
             assert migrated.get("kept") == [1]
             assert migrated.rows("SELECT note FROM runs") == []
+
+    def test_a_file_of_version_1_keeps_its_work(self, path: Path, monkeypatch: pytest.MonkeyPatch):
+        path.parent.mkdir()
+        old = sqlite3.connect(path)
+        schema.MIGRATIONS[0](old)
+        asked = unit("one")
+        value = encoded(Found, Found(("Ada",)))
+        old.execute("INSERT INTO units VALUES (?, 'extract', 'one', ?, 'index', ?)", (asked.key(MODEL), MODEL, value))
+        old.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        old.execute("PRAGMA user_version = 1")
+        old.commit()
+        old.close()
+        with Store(path) as migrated:
+            assert migrated.get_unit(asked, MODEL) == (Found(("Ada",)), Usage())
+            assert migrated.rows("SELECT idle FROM units") == [(0,)]
 
     def test_a_migration_that_fails_changes_nothing(self, path: Path, store: Store, monkeypatch: pytest.MonkeyPatch):
         store.close()
@@ -164,7 +179,7 @@ class TestOpening:
             with pytest.raises(StoreError):
                 Store(path, writer="index")
         with Store(path) as again:
-            assert again.scalar("PRAGMA user_version") == 1
+            assert again.scalar("PRAGMA user_version") == len(schema.MIGRATIONS)
             assert again.scalar("SELECT count(*) FROM sqlite_master WHERE name = 'half'") == 0
 
     def test_what_is_no_database_is_refused_with_a_remedy(self, path: Path):
@@ -289,7 +304,7 @@ class TestUnits:
         assert store.rows("SELECT * FROM units") == []
         assert store.spent()["extract"].calls == 2
 
-    def test_unused_units_go_and_links_follow_the_text(self, store: Store):
+    def test_unused_units_are_idle_and_links_follow_the_text(self, store: Store):
         old, new = (
             document("a.txt", "Same words here. And old ones there."),
             document("a.txt", "Same words here. And new ones there."),
@@ -304,9 +319,11 @@ class TestUnits:
         kept = Outcome(unit("kept", after[0].id), Found(()))
         store.put_unit(kept, "other model", run=store.start_run("index", MODEL), purpose="index", documents=documents)
         asked = put(store, "asked", after[1].id, documents=documents, purpose="query")
+        unused = put(store, "unused", after[1].id, documents=documents)
         fill(store, new, used={shared: (after[0].id, (after[0].id,))})
-        assert {(key, name) for key, name in store.rows("SELECT key, name FROM units")} == {
-            (shared, after[0].id), (kept.unit.key("other model"), "kept"), (asked, "asked"),
+        assert set(store.rows("SELECT key, name, idle FROM units")) == {
+            (shared, after[0].id, 0), (kept.unit.key("other model"), "kept", 0), (asked, "asked", 0),
+            (unused, "unused", 1),
         }  # fmt: skip
         assert store.rows("SELECT chunk_id, document_id FROM unit_chunks WHERE key = ?", shared) == [
             (after[0].id, new.id)

@@ -114,9 +114,15 @@ def open_project(folder: Path, answer: Any = reply, name: str = "workbench", **s
 
 
 def tables_of(path: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table but the ledger's, in the order of its columns."""
+    """Every row of every table but the ledger's, in the order of its columns.
+
+    Without work that is kept though the index does not rest on it, which is there to be found and seen by nobody.
+    """
     with Store(path) as store:
+        idle = {key for (key,) in store.rows("SELECT key FROM units WHERE idle")}
         names = [n for (n,) in store.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
         return {
-            name: sorted(store.rows(f"SELECT * FROM {name}"), key=repr) for name in names if name not in schema.LEDGER
+            name: sorted((row for row in store.rows(f"SELECT * FROM {name}") if row[0] not in idle), key=repr)
+            for name in names
+            if name not in schema.LEDGER
         }
