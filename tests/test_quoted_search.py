@@ -419,7 +419,10 @@ def test_vector_search_refuses_what_the_chunks_do_not_say():
             runner=EngineRunner(model(*paragraphs)),
         )  # fmt: skip
 
-    assert asked(("...", "Ana Lind leads the choir.")).text.startswith("Ana Lind leads the choir. [1]")
+    good = asked(("...", "Ana Lind leads the choir."))
+    assert good.text.startswith("Ana Lind leads the choir. [1]")
+    (stands,) = good.citations[0].sources  # the sentence, not the chunk
+    assert DOCUMENTS[stands.document_id][1][stands.start : stands.end] == "Ana Lind leads the choir."
     near = asked(("Choir", "Ana Lind leads the choir, fearless, devoted."))
     assert near.text.startswith("Ana Lind leads the choir. [1]") and len(near.record["reply"]["refused"]) == 1
     mixed = " ".join(word for chunk in CHUNKS for word in chunk.text.split()[::4])

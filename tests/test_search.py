@@ -34,6 +34,7 @@ from localgraphrag.search.nearness import Nearness
 from localgraphrag.search.passages import MIN_ROOM, Passage, chunk_passage, pack, shuffle, split
 from localgraphrag.search.reply import Paragraph, Written, render, same
 from localgraphrag.search.text import chunk_provenance
+from localgraphrag.sentences import is_brief
 from localgraphrag.summaries import Finding, Report
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -334,19 +335,18 @@ def candidates_of(scores_and_texts):
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 90)), max_size=15), st.integers(200, 500))
-def test_reduce_takes_points_by_score_until_one_does_not_fit(drawn, budget):
+def test_reduce_takes_points_by_score_and_brief_ones_last_until_one_does_not_fit(drawn, budget):
     engine = reader({})
     limits = Settings(context_window=4000, reduce_budget=budget, answer_tokens=100)
     points = candidates_of((score, f"{chr(97 + n) * 6} {n} " * words) for n, (score, words) in enumerate(drawn))
     search = searcher(engine, limits)
     base = engine.prompt_tokens(search._reduce_request(QUESTION, ()))
+    order = sorted((c for c in points if c.score), key=lambda c: (is_brief(c.text), -c.score, c.batch, c.position))
     try:
         chosen = search.choose(BARE, points)
     except ContextError:
-        best = max(points, key=lambda c: (c.score, -c.batch, -c.position))
-        assert engine.prompt_tokens(search._reduce_request(QUESTION, [best])) - base > budget
+        assert engine.prompt_tokens(search._reduce_request(QUESTION, order[:1])) - base > budget
         return
-    order = sorted((c for c in points if c.score), key=lambda c: (-c.score, c.batch, c.position))
     assert list(chosen.taken) == order[: len(chosen.taken)]
     assert engine.prompt_tokens(search._reduce_request(QUESTION, chosen.taken)) - base <= budget
     assert len(chosen.taken) + len(chosen.dropped) == len(points)

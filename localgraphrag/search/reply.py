@@ -26,7 +26,7 @@ from localgraphrag.sentences import fold, is_statement, sentences, whole
 
 T = TypeVar("T")
 
-VERSION = 4
+VERSION = 5
 """Of the code behind a reply. Raise it when the same words would become another result."""
 
 MAX_POINTS = 5

@@ -69,7 +69,8 @@ def vector_search(
     Returns
     -------
     Answer
-        Citations are chunks. Where they hold no answer, the text says so.
+        Citations are chunks, their sources the sentences that bear out what is said where these are known, as with
+        `descriptions = "quoted"`. Where the chunks hold no answer, the text says so.
 
     Raises
     ------
@@ -115,7 +116,13 @@ def vector_search(
     outcome = run_all(runner, [unit])[unit.name]
     if outcome.value is None:
         raise ModelError(f"The answer could not be written from {len(passages)} chunks: {outcome.error}. Ask again.")
-    text, citations = render(outcome.value, lambda label: (passages[label - 1],), chunk_provenance(given.values()))
+    said = search.said(passages)
+    text, citations = render(
+        outcome.value,
+        lambda label: (passages[said[label - 1][0] - 1] if search.quoted else passages[label - 1],),
+        chunk_provenance(given.values()),
+        lambda label: said[label - 1][1] if search.quoted else "",
+    )
     text = text or f"The {len(passages)} chunks nearest to the question, of {len(given)}, hold no answer to it."
     reply = {"reply": as_record(outcome.value), "cached_calls": int(outcome.cached), "usage": as_record(outcome.usage)}
     return Answer(asked, "ss", None, text, citations, outcome.usage, {**record, **reply})
@@ -166,20 +173,23 @@ class _VectorSearch:
             return read_answer
         return partial(self._read, passages)
 
-    def _read(self, passages: Sequence[Passage], text: str) -> Written:
-        """The answer, each paragraph with the passages whose sentences bear it out.
-
-        Sentence by sentence: a passage has so many words that it bears out almost anything about its subject.
-        """
-        said = [
+    def said(self, passages: Sequence[Passage]) -> list[tuple[int, str]]:
+        """Every sentence that bears out or does not, titles too, with the label of its passage."""
+        return [
             (label, sentence)
             for label, passage in enumerate(passages, 1)
             for sentence in (passage.title, *passage.said)
         ]
+
+    def _read(self, passages: Sequence[Passage], text: str) -> Written:
+        """The answer, each paragraph with the sentences (labels of `said`) that bear it out.
+
+        Not with passages: one has so many words that it bears out almost anything about its subject.
+        """
+        said = self.said(passages)
         example = self.prompts.render("map_example", quoted=False) + self.prompts.render("answer_example_reply")
         written = read_headed(text, [sentence for _, sentence in said], self.question, example)
-        paragraphs = written.paragraphs or self._instead(written.refused, said)
-        return replace(written, paragraphs=tuple(_of_passages(p, said) for p in paragraphs))
+        return replace(written, paragraphs=written.paragraphs or tuple(self._instead(written.refused, said)))
 
     def _instead(self, refused: Sequence[Paragraph], said: Sequence[tuple[int, str]]) -> list[Paragraph]:
         """Where nothing that the model wrote is borne out: statements that hold most of a sentence's words.
@@ -217,8 +227,3 @@ class _VectorSearch:
                 break
             taken.append(passage)
         return taken, room
-
-
-def _of_passages(paragraph: Paragraph, said: Sequence[tuple[int, str]]) -> Paragraph:
-    """The paragraph citing passages instead of their sentences."""
-    return replace(paragraph, cites=tuple(dict.fromkeys(said[label - 1][0] for label in paragraph.cites)))
