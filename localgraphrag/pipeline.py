@@ -28,9 +28,6 @@ from localgraphrag.runner import Failure, Overheard, StoredRunner
 from localgraphrag.store import Store
 from localgraphrag.summaries import Coverage, Report, context_budget, coverage, plan_reports, write_reports
 
-EMPTY_CHUNKS = 10
-"""Chunks that may come back without an entity before the run stops."""
-
 EMBED_AT_ONCE = 32
 """Chunks whose vectors are stored in one transaction."""
 
@@ -170,18 +167,18 @@ def extract(
 
     The longest come first, so that at the end no long one keeps an engine at work that has room for many.
 
-    Raises EmptyExtractionError when the first `EMPTY_CHUNKS` have not one entity between them.
+    Raises EmptyExtractionError when the first `settings.empty_chunks` have not one entity between them.
     """
     runner.stage = stage
     found: dict[str, Extraction] = {}
-    empty: list[Outcome[Extraction]] | None = []
+    empty: list[Outcome[Extraction]] | None = [] if settings.empty_chunks else None
     longest_first = sorted(chunks, key=lambda chunk: -chunk.tokens)
     for outcome in runner.run(map(_placeless, extraction.extraction_units(longest_first, settings, prompts))):
         if outcome.value is not None:
             found[outcome.unit.name] = replace(outcome.value, chunk_id=outcome.unit.name)
         if empty is not None:
             empty = None if outcome.value is not None and outcome.value.entities else [*empty, outcome]
-            if empty and len(empty) >= EMPTY_CHUNKS:
+            if empty and len(empty) >= settings.empty_chunks:
                 raise EmptyExtractionError(_nothing_found(empty, runner.engine))
     return found
 
@@ -205,9 +202,10 @@ def _nothing_found(empty: Sequence[Outcome[Extraction]], engine: Engine) -> str:
     else:
         saw = "These results are from an earlier run with the same settings"
     return (
-        f"The first {len(empty)} chunks gave not one entity, so the run stops here. {saw}. If the documents do name "
-        "people, places or things: try a larger `model`, set `grounded = false` (names need not be verbatim), or check "
-        "`entity_types` and the prompts. What was done is kept."
+        f"The first {len(empty)} chunks, the longest, gave not one entity, so the run stops here. {saw}. If they do "
+        "name people, places or things: try a larger `model`, set `grounded = false` (names need not be verbatim), or "
+        "check `entity_types` and the prompts. If they name none, as tables of figures do: set `empty_chunks = 0`, and "
+        "the run goes on. What was done is kept."
     )
 
 
