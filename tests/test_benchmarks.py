@@ -241,19 +241,23 @@ def test_growth_is_told_of_time_and_memory(monkeypatch):
 # All together
 
 
-def test_one_file_of_all_tables_and_a_failure_is_named(tmp_path, monkeypatch):
+def run_all(monkeypatch, file: Path, *options: str, failing: str = "none", table: str = "| {} |") -> int:
     def done(command, **_options):
-        failed = "memory" in command[2]
-        return subprocess.CompletedProcess(command, int(failed), f"| {command[2]} |\n")
+        return subprocess.CompletedProcess(command, int(failing in command[2]), table.format(command[2]) + "\n")
 
     monkeypatch.setattr(every.subprocess, "run", done)
-    monkeypatch.setattr(every, "machine", lambda: "A machine.")
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "--to", str(tmp_path / "b" / "b.md")])
-    assert every.main() == 1
-    text = (tmp_path / "b" / "b.md").read_text()
-    assert "`python -m benchmarks.throughput --written`" in text
-    assert text.startswith("# Benchmarks\n\nA machine.\n\n## Seconds per chunk")
-    assert "| benchmarks.graph |" in text and "Failed with exit code 1." in text
+    monkeypatch.setattr(every, "machine", lambda: "a machine.")
+    monkeypatch.setattr(every, "WHOLE", file)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", *options])
+    return every.main()
+
+
+def test_one_file_of_all_tables(tmp_path, monkeypatch):
+    file = tmp_path / "b" / "b.md"
+    assert run_all(monkeypatch, file) == 0
+    text = file.read_text()
+    assert text.startswith("# Benchmarks\n\n## Seconds per chunk\n\n`python -m benchmarks.throughput --written`, 20")
+    assert text.count("a machine.\n\n| benchmarks.") == len(every.TITLES)
     assert every.TITLES.keys() == {path.stem for path in (REPO / "benchmarks").glob("*.py")} - {
         "__init__",
         "__main__",
@@ -261,15 +265,26 @@ def test_one_file_of_all_tables_and_a_failure_is_named(tmp_path, monkeypatch):
     }
 
 
-@pytest.mark.parametrize(("options", "whole"), [([], True), (["--quick"], False), (["--only", "graph"], False)])
-def test_only_a_whole_run_writes_the_file(tmp_path, monkeypatch, capsys, options, whole):
-    monkeypatch.setattr(every.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0, "| t |"))
-    monkeypatch.setattr(every, "machine", lambda: "A machine.")
-    monkeypatch.setattr(every, "WHOLE", tmp_path / "benchmarks.md")
-    monkeypatch.setattr(sys, "argv", ["benchmarks", *options])
-    assert every.main() == 0
-    assert (tmp_path / "benchmarks.md").exists() == whole
-    assert ("| t |" in capsys.readouterr().out) != whole
+def test_a_part_takes_the_place_of_what_the_file_said_of_it_unless_it_fails(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "b.md"
+    run_all(monkeypatch, file, "--only", "graph", "memory")
+    assert (
+        run_all(monkeypatch, file, "--only", "throughput", "graph", "memory", failing="memory", table="| new {} |") == 1
+    )
+    text = file.read_text()
+    assert "| benchmarks.graph |" not in text and text.count("| benchmarks.memory |") == 1
+    assert (
+        text.index("| new benchmarks.throughput |")
+        < text.index("| benchmarks.memory |")
+        < text.index("| new benchmarks.graph |")
+    )
+    assert "memory failed with exit code 1" in capsys.readouterr().err
+
+
+def test_a_quick_try_is_printed(tmp_path, monkeypatch, capsys):
+    assert run_all(monkeypatch, tmp_path / "b.md", "--quick") == 0
+    assert not (tmp_path / "b.md").exists()
+    assert "| benchmarks.graph |" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("model", ["", "other.gguf"])
