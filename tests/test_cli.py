@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import localgraphrag.llm
-from localgraphrag import Project, cli, cli_models, console, errors, extract, models
+from localgraphrag import Project, cli, cli_models, console, errors, models
 from localgraphrag.llm.scripted import ScriptedEngine
 from tests import workbench
 
@@ -31,7 +31,6 @@ def run(monkeypatch, capsys, tmp_path):
 
     monkeypatch.setattr(localgraphrag.llm, "load_engine", load_engine, raising=False)
     monkeypatch.setattr(Project, "_check_model", lambda _project: None)  # the default's file need not be here
-    monkeypatch.setattr(extract, "extraction_units", workbench.extraction_units, raising=False)
     monkeypatch.setenv("LOCALGRAPHRAG_EMBEDDER", "hash")
     for name, value in workbench.SETTINGS.items():
         monkeypatch.setenv(f"LOCALGRAPHRAG_{name.upper()}", str(value))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from localgraphrag import extract, tables
+from localgraphrag import tables
 from localgraphrag.chunks import Chunk
 from localgraphrag.cli import app
 from localgraphrag.communities import Community, Hierarchy
@@ -164,8 +164,7 @@ def test_without_the_model_tokens_are_estimated_from_the_chunks(tmp_path):
     assert not found.counted
 
 
-def test_a_made_index_agrees_with_its_ledger(tmp_path, monkeypatch):
-    monkeypatch.setattr(extract, "extraction_units", workbench.extraction_units)
+def test_a_made_index_agrees_with_its_ledger(tmp_path):
     with workbench.open_project(tmp_path / "p") as project:
         project.index(workbench.write_corpus(tmp_path / "corpus", documents=2))
         found = project.economics()

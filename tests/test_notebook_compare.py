@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import traitlets
 
-from localgraphrag import extract
 from localgraphrag.llm.types import Usage
 from localgraphrag.notebook.compare_view import CompareView
 from localgraphrag.project import Comparison
@@ -23,11 +22,9 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compare")
     corpus = workbench.write_corpus(folder / "letters", 4, 6)
     (corpus / "hostile.txt").write_text(f"Ada 𝔸 wrote {HOSTILE} to Byron 😀 and to Clara.", encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extract, "extraction_units", workbench.extraction_units)
-        project = workbench.open_project(folder / "project")
-        project.index(corpus)
-        yield project
+    project = workbench.open_project(folder / "project")
+    project.index(corpus)
+    return project
 
 
 @pytest.fixture(scope="module")

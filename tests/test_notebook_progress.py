@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localgraphrag import extract
 from localgraphrag.errors import NoDocumentsError
 from localgraphrag.notebook.progress_view import ProgressView, Stopped
 from localgraphrag.progress import Progress
@@ -16,8 +15,7 @@ from tests import workbench
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.setattr(extract, "extraction_units", workbench.extraction_units)
+def project(tmp_path):
     workbench.write_corpus(tmp_path / "letters", 4, 6)
     return workbench.open_project(tmp_path / "project")
 

@@ -13,7 +13,7 @@ from textwrap import indent
 
 import nbformat
 import pytest
-import spoken
+import workbench
 from views import trace
 
 from localgraphrag import demo
@@ -75,7 +75,7 @@ def exercises(path: Path) -> list[tuple[str, str]]:
 def recorded(tmp_path_factory) -> tuple[Path, Path]:
     """A recording of the demo with a function for a model, and the trace of an extraction."""
     folder = tmp_path_factory.mktemp("recorded")
-    record(ScriptedEngine(spoken.reply), HashEmbedder(), folder / "recorded.jsonl.gz", folder / "project")
+    record(ScriptedEngine(workbench.reply), HashEmbedder(), folder / "recorded.jsonl.gz", folder / "project")
     trace().save(folder / "trace.json")
     return folder / "recorded.jsonl.gz", folder / "trace.json"
 

@@ -10,16 +10,11 @@ import pytest
 import workbench as bench
 
 import localgraphrag
-from localgraphrag import extract
 from localgraphrag.config import Settings, load_settings, settings_text
 from localgraphrag.errors import ConfigError, ModelMissingError, NoDocumentsError, NotFoundError, NotIndexedError
+from localgraphrag.estimate import REPORTS_PER_CHUNK
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.project import Project
-
-
-@pytest.fixture(autouse=True)
-def plain_extraction(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(extract, "extraction_units", bench.extraction_units, raising=False)
 
 
 @pytest.fixture
@@ -193,7 +188,7 @@ class TestIndex:
         with pytest.raises(ModelMissingError, match="models pull"):
             project.query("Who?", "ss")
         compared = project.compare("Who?")
-        assert list(compared.answers) == ["C0", "C1", "TS"]
+        assert list(compared.answers) == ["C0", "C1", "C2", "TS"]
         assert list(compared.errors) == ["SS"]
 
     def test_without_paths_it_reads_those_of_the_last_run(self, tmp_path: Path):
@@ -366,7 +361,7 @@ class TestQuestions:
     def test_compare_has_every_condition_the_index_has(self, project: Project, docs: Path):
         project.index(docs)
         compared = project.compare("Who?")
-        assert list(compared.answers) == ["C0", "C1", "TS", "SS"]
+        assert list(compared.answers) == ["C0", "C1", "C2", "TS", "SS"]
         assert compared.errors == {}
         chosen = project.compare("Who?", ["ts", "C3"])
         assert list(chosen.answers) == ["TS"]
@@ -459,12 +454,13 @@ class TestEstimate:
         assert before.calls >= before.chunks
         assert before.seconds > 0
         summary = project.index(docs)
+        each = {s.stage: s.usage.calls / s.units for s in summary.stages if s.units}
         after = project.estimate()
         assert (after.chunks, after.stored, after.calls, after.seconds) == (summary.chunks, summary.chunks, 0, 0)
         (docs / "new.txt").write_text("Pascal met Ohm.")
         more = project.estimate()
         assert (more.stored, more.chunks, more.measured) == (summary.chunks, summary.chunks + 1, True)
-        assert more.calls == round(2 + 0.4)  # two calls a chunk, and one a report
+        assert more.calls == round(each["extract"] + REPORTS_PER_CHUNK * each["report"])
 
 
 def test_status_tells_what_there_is_and_what_it_cost(project: Project, docs: Path):

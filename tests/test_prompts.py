@@ -12,7 +12,7 @@ from localgraphrag.embed import HashEmbedder
 from localgraphrag.errors import ConfigError
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.prompts import PACKAGED, Prompts
-from tests import spoken, workbench
+from tests import workbench
 
 MARK = "A line of the user's own."
 SMALL = workbench.SETTINGS | {"context_window": 4000, "max_gleanings": 1}
@@ -27,15 +27,14 @@ ANSWER = ["answer", "answer_system"]
 
 
 class Listener:
-    """Answers as `spoken` does, says that names were missed, and keeps the stage and the messages of every call."""
+    """Answers as the workbench does, and keeps the stage and the messages of every call."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str]] = []
 
     def __call__(self, messages, request):
         self.heard.append((request.key.split()[0], "\n".join(message.content for message in messages)))
-        found_more = {"missed": "yes", "more": '{"entities":{}}'}
-        return found_more.get(request.key.split()[-1]) or spoken.reply(messages, request)
+        return workbench.reply(messages, request)
 
     def marked(self) -> set[str]:
         return {stage for stage, text in self.heard if MARK in text}

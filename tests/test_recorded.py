@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import spoken
 import workbench
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -173,7 +172,7 @@ def test_an_unknown_text_is_cut_into_words():
 def test_a_project_comes_out_the_same_without_the_model(tmp_path):
     """Another tokenizer, counts and all: chunks, reports and answers are those of the recording."""
     corpus = workbench.write_corpus(tmp_path / "corpus")
-    engine = ScriptedEngine(spoken.reply)
+    engine = ScriptedEngine(workbench.reply)
     engine.tokenizer = Letters()  # type: ignore[assignment]
     recording = RecordingEngine(engine, tmp_path / "r.jsonl.gz")
     told: list[tuple[object, ...]] = []
@@ -263,7 +262,7 @@ def test_the_demo_is_recorded_whole(tmp_path, monkeypatch):
     import record_demo
 
     target = tmp_path / "recorded.jsonl.gz"
-    answers = record_demo.record(ScriptedEngine(spoken.reply), HashEmbedder(), target, tmp_path / "with")
+    answers = record_demo.record(ScriptedEngine(workbench.reply), HashEmbedder(), target, tmp_path / "with")
     assert list(answers.answers) == list(demo.RECORDED_CONDITIONS)
     monkeypatch.setattr(demo, "recording", lambda: target)
     with demo.open_project(tmp_path / "without") as project:
@@ -284,7 +283,7 @@ class Sloping:
 
 
 def test_vectors_come_out_as_they_were_recorded(tmp_path):
-    recording = RecordingEngine(ScriptedEngine(spoken.reply), tmp_path / "r.gz")
+    recording = RecordingEngine(ScriptedEngine(workbench.reply), tmp_path / "r.gz")
     hearing = RecordingEmbedder(Sloping(), recording)
     heard = hearing.embed(["one", "three", "one"])
     recording.close()
@@ -306,7 +305,7 @@ def test_vectors_come_out_as_they_were_recorded(tmp_path):
 
 def test_what_a_project_compares_is_recorded_with_it(tmp_path):
     corpus = workbench.write_corpus(tmp_path / "corpus")
-    recording = RecordingEngine(ScriptedEngine(spoken.reply), tmp_path / "r.gz")
+    recording = RecordingEngine(ScriptedEngine(workbench.reply), tmp_path / "r.gz")
     texts = []
     for folder in ("with", "without"):
         engine = recording if folder == "with" else RecordedEngine(tmp_path / "r.gz")

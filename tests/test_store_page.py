@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-import spoken
+import workbench
 
 from localgraphrag import schema
 from localgraphrag.embed import HashEmbedder
@@ -23,7 +23,7 @@ def index(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("page")
     text = "It was said by Clara that letters from Newton about the weather always pleased Clara. " * 3
     (folder / "letter.txt").write_text(text, encoding="utf-8")
-    with Project.open(folder / "p", engine=ScriptedEngine(spoken.reply), embedder=HashEmbedder(16)) as project:
+    with Project.open(folder / "p", engine=ScriptedEngine(workbench.reply), embedder=HashEmbedder(16)) as project:
         project.index(folder / "letter.txt")
         return project.index_path
 

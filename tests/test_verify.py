@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import workbench as bench
 
-from localgraphrag import extract
 from localgraphrag.errors import NotIndexedError, StoreVersionError
 from localgraphrag.project import Project
 
@@ -14,12 +13,10 @@ from localgraphrag.project import Project
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sound")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extract, "extraction_units", bench.extraction_units, raising=False)
-        project = bench.open_project(folder / "project")
-        project.index(bench.write_corpus(folder / "docs"))
-        project.query("Who wrote?")
-        project.query("Who wrote?", "ts")
+    project = bench.open_project(folder / "project")
+    project.index(bench.write_corpus(folder / "docs"))
+    project.query("Who wrote?")
+    project.query("Who wrote?", "ts")
     return folder / "project"
 
 

@@ -1,27 +1,20 @@
 """A corpus, and a model that is a function: for tests of everything that runs the whole pipeline.
 
-Extraction has its own tests. Here one call finds the capitalized words of a chunk, and everything after it is the
-package's own.
+The model finds the capitalized words of a chunk and says the least that a grammar allows. Everything else, extraction
+with its conversations too, is the package's own.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from localgraphrag import schema
-from localgraphrag.chunks import Chunk
-from localgraphrag.config import Settings
 from localgraphrag.embed import HashEmbedder
-from localgraphrag.extract import Claim, Entity, Extraction, Relationship
-from localgraphrag.llm import output
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.llm.types import Message, Request
-from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.project import Project
 from localgraphrag.store import Store
 
@@ -29,6 +22,9 @@ NAMES = [
     "Ada", "Byron", "Clara", "Dickens", "Emma", "Faraday", "Gauss", "Hamilton", "Ibsen", "Joule", "Kepler", "Lovelace",
     "Maxwell", "Newton", "Ohm", "Pascal", "Quetelet", "Ritter", "Somerville", "Tesla", "Ulugh", "Volta", "Watt",
 ]  # fmt: skip
+
+_NAME = re.compile(rf"\b(?:{'|'.join(NAMES)})\b|(?<=[a-z] )[A-Z][a-z]{{3,}}\b")
+_LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 SETTINGS: dict[str, Any] = {
     "chunk_size": 40, "chunk_overlap": 8, "max_community_size": 4, "min_report_tokens": 20, "report_tokens": 100,
@@ -50,41 +46,42 @@ def write_corpus(folder: Path, documents: int = 4, sentences: int = 5) -> Path:
 
 
 def names_in(text: str) -> list[str]:
-    return [name for name in dict.fromkeys(re.findall(r"\b[A-Z][a-z]+\b", text)) if name in NAMES]
-
-
-def extraction_units(chunks: Iterable[Chunk], settings: Settings, _prompts: Any) -> Iterator[Unit[Extraction]]:
-    for chunk in chunks:
-        yield _unit(chunk, settings)
-
-
-def _unit(chunk: Chunk, settings: Settings) -> Unit[Extraction]:
-    def ask() -> Conversation[Extraction]:
-        names = {"type": "array", "maxItems": 20, "items": {"type": "string", "maxLength": 40}}
-        first = yield Request(f"{chunk.title}\n\n{chunk.text}", output.schema({"entities": names}), max_tokens=200)
-        second = yield Request("Any more?", output.schema({"yes": {"type": "boolean"}}), max_tokens=10)
-        assert json.loads(second.text) == {"yes": False}
-        found = json.loads(first.text)["entities"]
-        entities = tuple(
-            Entity(n, "person", f"{n} is named in “{chunk.text[:30]}”", chunk.text.find(n), chunk.text.find(n) + len(n))
-            for n in found
-        )
-        links = tuple(Relationship(a, b, f"{a} and {b} wrote letters") for a, b in pairwise(found))
-        claims = tuple(Claim(n, "", "letter", "true", "", "", f"{n} wrote") for n in found[:1])
-        return Extraction(chunk.id, entities, links, claims)
-
-    inputs = (chunk.title, chunk.text, str(settings.max_gleanings))
-    return Unit("extract", 1, chunk.id, inputs, Extraction, ask, (chunk.id,))
+    """The names above, and of real text what has a capital within a sentence: the first eight."""
+    return list(dict.fromkeys(_NAME.findall(text)))[:8]
 
 
 def reply(messages: tuple[Message, ...], request: Request) -> str:
-    """What the model says: capitalized words where names are asked for, else the least that the schema allows."""
-    declared = json.loads(request.output.schema)
-    if "entities" in declared.get("properties", ()):
-        return json.dumps({"entities": names_in(request.prompt)}, separators=(",", ":"))
+    """What the model says: the names that it reads, and the least that the output type allows."""
+    if request.key.startswith("extract "):
+        return extracted(request.key.split()[-1], messages, request.output)
     names = next((found for message in reversed(messages) if (found := names_in(message.content))), [])
-    said = least(declared, " ".join(names[:3]))
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    return compact(least(json.loads(request.output.schema), " ".join(names[:3])))
+
+
+def extracted(step: str, messages: tuple[Message, ...], declared: Any) -> str:
+    """The reply to a step of an extraction. The last of several names is left to a gleaning."""
+    at = max(i for i, message in enumerate(messages) if message.role == "user" and "Passage:" in message.content)
+    listed = "".join(message.content for message in messages[at:] if message.role == "assistant")
+    left = [name for name in names_in(messages[at].content.split("Passage:", 1)[1]) if f'"{name}":' not in listed]
+    if step == "missed":
+        return "yes" if left else "no"
+    if step in ("names", "more"):
+        found = left if step == "more" or len(left) < 3 else left[:-1]
+        return compact({"entities": dict.fromkeys(found, "person")})
+    # the other steps point at what is there: here, at what the grammar offers first
+    (offers,) = re.findall(r"^(?:item|d0): (.*)", declared.definition, re.MULTILINE)
+    head, first, _, second, *_ = [json.loads(literal) for literal in _LITERAL.findall(offers)] + [""] * 2
+    if step == "claims":
+        return f'{{"claims":[[{first},{second},"event","true","",""]]}}'
+    if step == "details":
+        return f'{{"details":[[{first},"Wrote of the work."]]}}'
+    target = json.loads(head + '"]')[1]
+    return f'{{"relationships":[{head}wrote to {target}."]]}}'
+
+
+def compact(value: Any) -> str:
+    """JSON as grammars have it: no white space."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def least(declared: dict[str, Any], words: str) -> Any:
