@@ -294,6 +294,21 @@ def test_bad_files_are_named_and_the_others_go_on(tmp_path):
         assert part in said[name], (name, said[name])
 
 
+def test_what_shows_nothing_counts_as_empty(tmp_path):
+    unseen = "\u200b\u00ad\ufeff \u2060\n"
+    files = {
+        "zero.txt": unseen, "page.html": f"<p>{unseen}&shy;</p>",
+        "word.docx": a_docx(lambda document: document.add_paragraph("\u200b")),
+        "rows.csv": f'text\n"{unseen}"\ngood\n', "joined.txt": "na\u200cme",
+    }  # fmt: skip
+    reading = read(write(tmp_path, files))
+    assert sources(reading) == ["joined.txt", "rows.csv#2"]
+    assert reasons(reading) == {
+        "zero.txt": "holds only white space and characters of no width", "page.html": "is HTML without text",
+        "word.docx": "is a DOCX file without text", "rows.csv": "1 of 2 rows have no text (the first is row 1)",
+    }  # fmt: skip
+
+
 def test_text_that_begins_like_a_binary_format(tmp_path):
     write(tmp_path, {"a.txt": "ID3 tags explained", "b.txt": "GGUF is a format", "c": "PK is a region"})
     assert sources(read(tmp_path)) == ["a.txt", "b.txt", "c"]

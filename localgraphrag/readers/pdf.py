@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from localgraphrag.errors import DocumentError
-from localgraphrag.readers.text import clean
+from localgraphrag.readers.text import blank, clean
 
 PAGE_SECONDS = 60.0
 """A page that takes longer ends the reading of its file. Ordinary pages take milliseconds."""
@@ -34,7 +34,7 @@ def read_pdf(path: Path) -> tuple[str, str, str]:
     pages = [line for line in lines if "text" in line or "error" in line]
     problem = _problem(pages, opened["pages"], ending)
     text = clean(join_pages([line.get("text", "") for line in pages]))
-    if not text.strip():
+    if blank(text):
         raise DocumentError(problem or _no_text(opened["pages"]))
     return text, opened["title"], problem
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from localgraphrag.errors import ConfigError, DocumentError
-from localgraphrag.readers.text import clean, decode
+from localgraphrag.readers.text import blank, clean, decode
 
 _SHOWN_COLUMNS = 30
 
@@ -88,7 +88,7 @@ def _rows(found: Iterable[tuple[int, str, str]]) -> tuple[list[Row], str]:
     rows: list[Row] = []
     empty: list[int] = []
     for number, text, title in found:
-        if text.strip():
+        if not blank(text):
             rows.append(Row(number, clean(text), title))
         else:
             empty.append(number)

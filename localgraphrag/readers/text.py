@@ -21,6 +21,7 @@ _CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\x0b\x0c\r\x1b
 _ASCII_LETTERS = b" " + bytes(range(65, 91)) + bytes(range(97, 123))
 _MOST_CONTROLS = 0.05  # a larger share of control characters is not text
 _FEW_CONTROLS = 4  # so few are forgiven in a short text
+_UNSEEN = {"Zs", "Zl", "Zp", "Cc", "Cf"}  # categories of characters that show nothing
 _NEWLINE = re.compile(r"\r[\n\x85]?|\x85")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _SIGNATURES = (
@@ -64,6 +65,15 @@ def clean(text: str) -> str:
     return _LONE_SURROGATE.sub("\ufffd", text.removeprefix("\ufeff"))
 
 
+def blank(text: str) -> bool:
+    r"""Whether a text shows nothing: it has white space, and characters of no width as joiners and soft hyphens, only.
+
+    >>> blank(" \u200b\u00ad\ufeff\n"), blank("\u200bword")
+    (True, False)
+    """
+    return all(unicodedata.category(character) in _UNSEEN for character in text)
+
+
 def decode(data: bytes, declared: str = "", sample: bytes | None = None) -> str:
     """Text of a file whose encoding is not known for certain.
 
@@ -84,8 +94,8 @@ def decode(data: bytes, declared: str = "", sample: bytes | None = None) -> str:
     if not data.strip(b"\0"):
         raise DocumentError("holds only NUL bytes")
     text = clean(_decode(data, declared, data if sample is None else sample))
-    if text.isspace() or not text:
-        raise DocumentError("holds only white space")
+    if blank(text):
+        raise DocumentError("holds only white space" + ("" if text.isspace() else " and characters of no width"))
     if not _are_few(_unprintable(text) * len(text), len(text)):
         raise DocumentError("is not text: too many control or undefined characters")
     return text

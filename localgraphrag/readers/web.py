@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from localgraphrag.errors import DocumentError
-from localgraphrag.readers.text import clean, decode
+from localgraphrag.readers.text import blank, clean, decode
 
 _NEVER_TEXT = {"title", "script", "style", "template"}
 _NOT_PROSE = _NEVER_TEXT | {"nav", "noscript", "svg", "iframe", "object", "select", "canvas", "datalist"}
@@ -60,9 +60,9 @@ def read_html(data: bytes) -> tuple[str, str]:
     except ParserRejectedMarkup:  # over some malformed declarations; this one never refuses, but nests only so deep
         soup = BeautifulSoup(markup, "lxml")
     text = clean(_text(soup, _NOT_PROSE))
-    if not text.strip():
+    if blank(text):
         text = clean(_text(soup, _NEVER_TEXT))  # an unclosed <nav> may have swallowed the page
-    if not text.strip():
+    if blank(text):
         raise DocumentError("is HTML without text")
     return text, _title(soup)
 

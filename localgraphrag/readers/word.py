@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from localgraphrag.errors import DocumentError
-from localgraphrag.readers.text import clean
+from localgraphrag.readers.text import blank, clean
 from localgraphrag.readers.titles import sensible
 
 LARGEST_XML = 300_000_000  # bytes; a ZIP of a few kilobytes can claim more than any memory holds
@@ -25,7 +25,7 @@ def read_docx(data: bytes) -> tuple[str, str]:
     body, notes, title = _open(data)
     blocks = [*_blocks(body), *(block for note in notes for block in _blocks(note))]
     text = clean("\n\n".join(block for block in blocks if block.strip()))
-    if not text:
+    if blank(text):
         raise DocumentError("is a DOCX file without text")
     return text + "\n", title
 
