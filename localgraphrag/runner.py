@@ -89,6 +89,7 @@ class StoredRunner:
         self._purpose = purpose
         self._documents = tables.chunk_documents(store) if documents is None else documents
         self._run = store.start_run("index", engine.identity) if purpose == "index" else None
+        self._warned = False
 
     def run(self, units: Iterable[Unit[T]]) -> Iterator[Outcome[T]]:
         """Yield one outcome per unit, in order of completion.
@@ -155,7 +156,9 @@ class StoredRunner:
         except StoreError as error:
             if self._purpose == "index":
                 raise
-            _log.warning("This step of the answer is not recorded: %s", error)
+            if not self._warned:
+                _log.warning("The answer, or steps of it, cannot be recorded: %s", error)
+            self._warned = True
 
     def _seen(self, outcome: Outcome[T]) -> Outcome[T]:
         stage = outcome.unit.stage

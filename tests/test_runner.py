@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from localgraphrag.errors import ModelError
+from localgraphrag.errors import ModelError, StoreError
 from localgraphrag.llm.output import schema
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.llm.types import Request, Usage
@@ -90,6 +90,17 @@ class TestStoredRunner:
         assert len(engine.requests) == 1
         assert outcomes["a"].value == outcomes["b"].value
         assert list(runner.used.values()) == [("a", ("t-1", "t-2"))]
+
+    def test_steps_that_cannot_be_recorded_are_warned_of_once(self, store: Store, monkeypatch, caplog):
+        def refused(*_arguments: object) -> int:
+            raise StoreError("index.db is read-only.")
+
+        monkeypatch.setattr(store, "start_run", refused)
+        runner = StoredRunner(ScriptedEngine(echo), store, purpose="query")
+        outcomes = run_all(runner, [question(name, name) for name in "abc"])
+        assert [outcome.value for outcome in outcomes.values()] == [Said("a"), Said("b"), Said("c")]
+        (record,) = caplog.records
+        assert "cannot be recorded: index.db is read-only." in record.getMessage()
 
     def test_units_stream(self, store: Store):
         drawn = 0
