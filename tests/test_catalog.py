@@ -71,6 +71,14 @@ def test_the_packaged_catalogue_is_whole_and_its_copy_equal():
         assert entry.wheels.parts - 1 < parts <= entry.wheels.parts
 
 
+def test_the_readme_names_the_models_without_a_hash_and_no_others():
+    text = (REPO / "models/README.md").read_text(encoding="utf-8").split("**No hash yet.**")[1].split("(")[1]
+    models = tomllib.loads((REPO / "models/catalog.toml").read_text(encoding="utf-8"))["model"]
+    bare = [model for model in models if not all(file["sha256"] for file in model["files"])]
+    assert text.split(")")[0] == ", ".join(f"`{model['name']}`" for model in bare)
+    assert not any("wheels" in model for model in bare)
+
+
 def test_only_fetch_can_open_a_socket():
     network = {"urllib", "http", "socket", "requests", "httpx", "urllib3", "huggingface_hub"}
     found = set()
