@@ -35,6 +35,7 @@ def project(tmp_path_factory):
 
 @pytest.mark.model
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_index_and_answer_with_the_default_model(project):
     summary = project.summary
     assert summary.complete, summary.failures
