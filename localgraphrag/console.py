@@ -33,6 +33,16 @@ def harmless(text: str) -> str:
     return _CONTROL.sub("\ufffd", text)
 
 
+def one_line(text: str) -> str:
+    r"""The text, harmless and on one line, for a cell or an entry of a list.
+
+    >>> one_line("refused:\r\n  line 1\x1b\n")
+    'refused: line 1�'
+    """
+    lines = text.splitlines()
+    return harmless(" ".join(line.strip() for line in lines if line.strip()) if len(lines) > 1 else text)
+
+
 def note(text: str) -> None:
     """A line for whoever watches, on stderr."""
     sys.stderr.write(harmless(text) + "\n")
@@ -127,10 +137,10 @@ class ProgressView:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             columns = (
-                TextColumn("{task.description:<14}"),
+                TextColumn("{task.description:<14}", markup=False),
                 BarColumn(bar_width=24),
                 MofNCompleteColumn(),
-                TextColumn("{task.fields[rest]}"),
+                TextColumn("{task.fields[rest]}", markup=False),  # of a document it may hold what looks like markup
                 TimeElapsedColumn(),
             )
             self._bars = Progress(*columns, console=Console(stderr=True))
@@ -148,7 +158,7 @@ class ProgressView:
         if text not in self._lines:
             self._lines.add(text)
             if self._bars is not None:
-                self._bars.console.print(text, highlight=False)
+                self._bars.console.print(text, highlight=False, markup=False)
             else:
                 note(text)
 
@@ -190,7 +200,7 @@ def pace(progress: Progress) -> str:
     """How fast a stage is, how long it still takes, and what has failed: the end of a line of progress."""
     rate = f"{progress.tokens / progress.seconds:.0f} tokens/s" if progress.tokens and progress.seconds else ""
     left = f"{duration(progress.eta_seconds)} left" if progress.eta_seconds else ""
-    failed = progress.detail if " failed: " in progress.detail else ""
+    failed = one_line(progress.detail) if " failed: " in progress.detail else ""
     return ", ".join(part for part in (rate, left, failed) if part)
 
 
@@ -199,7 +209,7 @@ def _cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:,.1f}" if isinstance(value, float) else harmless(str(value))
+    return f"{value:,.1f}" if isinstance(value, float) else one_line(str(value))
 
 
 def _is_number(cell: str) -> bool:
