@@ -33,7 +33,13 @@ app = typer.Typer(
 
 ProjectOption = Annotated[Path, typer.Option("--project", "-p", metavar="DIR", help="The project's folder.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+PathsArgument = Annotated[  # no Path, which takes an empty one for the current folder
+    list[str] | None, typer.Argument(help="Files and folders; those of last time by default.")
+]
 ModelOption = Annotated[str | None, typer.Option(metavar="NAME|FILE", help="Model, in place of the project's own.")]
+GleaningsOption = Annotated[int | None, typer.Option(min=0, help="Times to ask whether entities were missed.")]
+ClaimsOption = Annotated[bool | None, typer.Option("--claims/--no-claims", help="Extract claims, or do not.")]
+LevelsOption = Annotated[str | None, typer.Option(metavar="0,1,..", help="Levels whose reports are written now.")]
 SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, in place of the project's own.")]
 IncludeOption = Annotated[
     list[str] | None, typer.Option(metavar="GLOB", help="Files to read, in place of the project's own; repeatable.")
@@ -122,12 +128,12 @@ def init(
 
 @app.command()
 def index(
-    paths: Annotated[list[str] | None, typer.Argument(help="Files and folders; those of last time by default.")] = None,
+    paths: PathsArgument = None,
     project: ProjectOption = Path(),
     model: ModelOption = None,
-    max_gleanings: Annotated[int | None, typer.Option(min=0, help="Times to ask whether entities were missed.")] = None,
-    claims: Annotated[bool | None, typer.Option("--claims/--no-claims", help="Extract claims, or do not.")] = None,
-    levels: Annotated[str | None, typer.Option(metavar="0,1,..", help="Levels whose reports are written now.")] = None,
+    max_gleanings: GleaningsOption = None,
+    claims: ClaimsOption = None,
+    levels: LevelsOption = None,
     seed: SeedOption = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
@@ -247,11 +253,13 @@ def show(
 
 @app.command()
 def estimate(
-    paths: Annotated[
-        list[Path] | None, typer.Argument(help="Files and folders; those of last time by default.")
-    ] = None,
+    paths: PathsArgument = None,
     project: ProjectOption = Path(),
     model: ModelOption = None,
+    max_gleanings: GleaningsOption = None,
+    claims: ClaimsOption = None,
+    levels: LevelsOption = None,
+    seed: SeedOption = None,
     include: IncludeOption = None,
     exclude: ExcludeOption = None,
     text_column: TextColumnOption = None,
@@ -260,13 +268,14 @@ def estimate(
 ) -> None:
     """What indexing would take, before you start.
 
-    Chunks, model calls, tokens and minutes, from a probe of this machine that takes some seconds. Writes nothing.
+    Chunks, reports, model calls, tokens and minutes of `index` with the same options, from a probe of this machine that
+    takes about five seconds. What is done already costs nothing. Writes nothing.
     """
     from localgraphrag import report_view
 
     opened = _open(
-        project, model=model, include=include or None, exclude=exclude or None, text_column=text_column,
-        title_column=title_column,
+        project, model=model, max_gleanings=max_gleanings, claims=claims, report_levels=_levels(levels), seed=seed,
+        include=include or None, exclude=exclude or None, text_column=text_column, title_column=title_column,
     )  # fmt: skip
     with opened, _at_work() as view:
         found = opened.estimate(paths or None, progress=_into(view))

@@ -1,22 +1,34 @@
-"""What an index run would take: chunks, calls, tokens, and minutes on this machine."""
+"""What an index run would take: chunks, reports, calls, tokens, and minutes on this machine.
+
+The stages are gone through as `index` does, with a runner that asks no model: what is stored is found, and what is not
+is counted. What will be found in chunks that are not extracted yet, and so how many reports they call for, nobody
+knows: that is taken from the chunks that are extracted, or from general experience.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from localgraphrag import extract as extraction
 from localgraphrag.chunks import Chunk, chunk_document
-from localgraphrag.llm.output import schema
-from localgraphrag.llm.types import Engine, Request, Usage
+from localgraphrag.graph import build_graph, description_units, with_descriptions
+from localgraphrag.llm.types import Engine, Usage
+from localgraphrag.llm.units import Outcome, Unit
+from localgraphrag.speed import speed
+from localgraphrag.summaries import context_budget, plan_reports, write_reports
 
 if TYPE_CHECKING:
     from localgraphrag.config import Settings
     from localgraphrag.documents import Reading, Skipped
+    from localgraphrag.embed import Embedder
+    from localgraphrag.extract import Extraction
     from localgraphrag.prompts import Prompts
     from localgraphrag.store import Store
+
+T = TypeVar("T")
 
 ENOUGH_UNITS = 5
 """Stored units from which averages are taken; with fewer, the figures below serve."""
@@ -30,7 +42,12 @@ WRITTEN_CALLS = 2.0
 WRITTEN_OUTPUT = 450.0
 """More of extraction where the model writes the descriptions."""
 
-REPORTS_PER_CHUNK = 0.4
+DESCRIPTIONS_PER_CHUNK = 0.05
+"""Descriptions to merge, where the model writes them: of the demo's 21 chunks one."""
+
+REPORTS_PER_CHUNK, LEVEL_PER_CHUNK = 0.5, 0.3
+"""Reports of all levels, and of a single one: on the demo corpus 10, and 4 to 6."""
+
 REPORT_CALLS = 1.0
 REPORT_READ = 400.0
 REPORT_OUTPUT = 90.0
@@ -40,21 +57,23 @@ WRITTEN_REPORT_READ = 1300.0
 WRITTEN_REPORT_OUTPUT = 290.0
 """Of one that the model writes, on the same."""
 
-READERS, WRITERS = 4, 16
-"""Requests of either half of the probe. An engine writes the faster the more it writes at once."""
-
 
 @dataclass(frozen=True)
 class Estimate:
     """What an index run would take. `stored` chunks are done already and cost nothing.
 
-    `read_rate` and `write_rate` are tokens per second, as this machine and model had them just now; `measured` says
-    whether tokens per chunk come from work already stored, or from general experience.
+    `reports` that the model would write: those that the graph of the stored chunks lacks and, for each other chunk, as
+    many as a stored one has. That new chunks will change reports which are there is not foreseen.
+
+    `read_rate` and `write_rate` are tokens per second, as this machine and model had them just now. Tokens that a
+    grammar dictates are not counted as written. `measured` says whether tokens per chunk come from chunks that were
+    done with these settings, or from general experience.
     """
 
     documents: int
     chunks: int
     stored: int
+    reports: int
     calls: int
     read_tokens: int
     output_tokens: int
@@ -79,8 +98,20 @@ class Cost:
         return self.read + self.output
 
 
-def estimate(store: Store | None, settings: Settings, engine: Engine, prompts: Prompts, reading: Reading) -> Estimate:
-    """Estimate from what the store holds of the same model, if anything, and from a probe of some seconds."""
+def estimate(
+    store: Store | None,
+    settings: Settings,
+    engine: Engine,
+    prompts: Prompts,
+    reading: Reading,
+    embedder: Embedder | None = None,
+) -> Estimate:
+    """Estimate from what the store holds of the same model, if anything, and from a probe of some seconds.
+
+    `embedder` is the one that `index` would have, since reports of quotations are stored under its name. It is not put
+    to work. Raises ContextError where `index` would, and ModelError if the model fails the probe.
+    """
+    context_budget(settings, prompts, engine)
     chunks = [
         chunk
         for document in reading.documents
@@ -88,37 +119,124 @@ def estimate(store: Store | None, settings: Settings, engine: Engine, prompts: P
             document, engine.tokenizer, size=settings.chunk_size, overlap=settings.chunk_overlap
         )
     ]
-    units = list(extraction.extraction_units(chunks, settings, prompts))
-    stored = sum(store.get_unit(unit, engine.identity) is not None for unit in units) if store else 0
-    todo = len(units) - stored
-    known = _averages(store, engine.identity) if store else {}
-    each = known.get("extract") or usual_chunk(chunks, settings)
-    report = known.get("report") or usual_report(settings)
-    reports = todo * REPORTS_PER_CHUNK
-    read, output = todo * each.read + reports * report.read, todo * each.output + reports * report.output
-    read_rate, write_rate = probe(engine, [chunk.text for chunk in chunks])
+    extraction.check_room(chunks, settings, prompts, engine)
+    runner = _Finding(engine, store)
+    outcomes = runner.run(extraction.extraction_units(chunks, settings, prompts))
+    found = {outcome.unit.name: outcome.value for outcome in outcomes if outcome.value is not None}
+    known, unknown = [c for c in chunks if c.id in found], [c for c in chunks if c.id not in found]
+    numbers = _numbers(known, found, settings, prompts, runner, embedder)
+    each = _costs(known, unknown, settings, runner)
+    read = sum(numbers[stage] * each[stage].read for stage in numbers)
+    output = sum(numbers[stage] * each[stage].output for stage in numbers)
+    read_rate, write_rate = speed(engine, chunks)
     return Estimate(
         documents=len(reading.documents),
         chunks=len(chunks),
-        stored=stored,
-        calls=round(todo * each.calls + reports * report.calls),
+        stored=len(known),
+        reports=round(numbers["report"]),
+        calls=round(sum(numbers[stage] * each[stage].calls for stage in numbers)),
         read_tokens=round(read),
         output_tokens=round(output),
         seconds=read / read_rate + output / write_rate,
         read_rate=read_rate,
         write_rate=write_rate,
-        measured="extract" in known,
+        measured=runner.average("extract") is not None,
         skipped=reading.skipped,
     )
 
 
-def _averages(store: Store, model: str) -> dict[str, Cost]:
-    rows = store.rows(
-        "SELECT stage, avg(calls), avg(read_tokens), avg(output_tokens - forced_tokens) FROM units JOIN unit_costs "
-        "USING (key) WHERE model = ? GROUP BY stage HAVING count(*) >= ?",
-        model, ENOUGH_UNITS,
-    )  # fmt: skip
-    return {stage: Cost(*cost) for stage, *cost in rows}
+class _Finding:
+    """A runner that asks no model: a unit that is stored is found, and another has failed.
+
+    `found`: what those found cost; `missing`: the keys of the others; both by stage.
+    """
+
+    def __init__(self, engine: Engine, store: Store | None) -> None:
+        self.engine = engine
+        self.found: defaultdict[str, list[Usage]] = defaultdict(list)
+        self.missing: defaultdict[str, set[str]] = defaultdict(set)
+        self._store = store
+
+    def run(self, units: Iterable[Unit[T]]) -> Iterator[Outcome[T]]:
+        """Yield one outcome per unit."""
+        for unit in units:
+            stored = self._store.get_unit(unit, self.engine.identity) if self._store else None
+            if stored is None:
+                self.missing[unit.stage].add(unit.key(self.engine.identity))
+                yield Outcome(unit, None, error="not stored")
+            else:
+                self.found[unit.stage].append(stored[1])
+                yield Outcome(unit, stored[0], usage=stored[1], cached=True)
+
+    def average(self, stage: str) -> Cost | None:
+        """What a unit that was found cost, or None if too few were."""
+        found = self.found[stage]
+        if len(found) < ENOUGH_UNITS:
+            return None
+        whole = sum(found, Usage())
+        parts = (whole.calls, whole.read_tokens, whole.output_tokens - whole.forced_tokens)
+        return Cost(*(part / len(found) for part in parts))
+
+
+def _numbers(
+    known: Sequence[Chunk],
+    found: Mapping[str, Extraction],
+    settings: Settings,
+    prompts: Prompts,
+    runner: _Finding,
+    embedder: Embedder | None,
+) -> dict[str, float]:
+    """Units to do, by stage: those missing to the known chunks, and what the others will come to."""
+    todo = len(runner.missing["extract"])
+    written = settings.descriptions == "written"
+    usual = {
+        "describe": DESCRIPTIONS_PER_CHUNK if written else 0.0,
+        "report": LEVEL_PER_CHUNK if len(settings.report_levels) == 1 else REPORTS_PER_CHUNK,
+    }
+    there = _of_the_graph(known, found, settings, prompts, runner, embedder)
+    numbers = {"extract": float(todo)}
+    for stage, (missing, stored) in there.items():
+        per_chunk = (missing + stored) / len(known) if len(known) >= ENOUGH_UNITS else usual[stage]
+        numbers[stage] = missing + todo * per_chunk
+    return numbers
+
+
+def _of_the_graph(
+    chunks: Sequence[Chunk],
+    found: Mapping[str, Extraction],
+    settings: Settings,
+    prompts: Prompts,
+    runner: _Finding,
+    embedder: Embedder | None,
+) -> dict[str, tuple[int, int]]:
+    """Units that the graph of these chunks calls for, by stage: how many are missing, and how many stored."""
+    from localgraphrag.pipeline import communities_of  # which has from here what work usually takes
+
+    graph = build_graph(chunks, found)
+    graph = with_descriptions(
+        graph, list(runner.run(description_units(graph, settings, prompts, runner.engine.tokenizer)))
+    )
+    hierarchy = communities_of(graph, settings)
+    levels = [k for k in range(len(hierarchy.levels)) if not settings.report_levels or k in settings.report_levels]
+    reports = write_reports(graph, hierarchy, levels, settings, prompts, runner, embedder=embedder)
+    planned = plan_reports(graph, hierarchy, levels, settings, prompts, runner.engine, reports)
+    return {
+        "describe": (len(runner.missing["describe"]), len(runner.found["describe"])),
+        "report": (len(planned), sum(report.written for report in reports.values())),
+    }
+
+
+def _costs(known: Sequence[Chunk], unknown: Sequence[Chunk], settings: Settings, runner: _Finding) -> dict[str, Cost]:
+    """What a unit takes, by stage: as those of this project did, or as usual."""
+    extract = runner.average("extract")
+    if extract is not None:  # the longest chunks are done first, and others read less
+        read = extract.read - _mean_tokens(known) + _mean_tokens(unknown)
+        extract = replace(extract, read=max(read, 0.0))
+    return {
+        "extract": extract or usual_chunk(unknown, settings),
+        "describe": runner.average("describe") or usual_description(settings),
+        "report": runner.average("report") or usual_report(settings),
+    }
 
 
 def usual_chunk(chunks: Sequence[Chunk], settings: Settings) -> Cost:
@@ -127,8 +245,12 @@ def usual_chunk(chunks: Sequence[Chunk], settings: Settings) -> Cost:
     output = calls * OUTPUT_PER_CALL
     if settings.descriptions == "written":
         calls, output = calls + WRITTEN_CALLS, output + WRITTEN_OUTPUT
-    size = sum(chunk.tokens for chunk in chunks) / max(len(chunks), 1)
-    return Cost(calls, size + calls * READ_PER_CALL, output)
+    return Cost(calls, _mean_tokens(chunks) + calls * READ_PER_CALL, output)
+
+
+def usual_description(settings: Settings) -> Cost:
+    """What merging the descriptions of one thing takes: more than the budget is read, and less is written."""
+    return Cost(1.0, 2.0 * settings.description_budget, 0.5 * settings.description_budget)
 
 
 def usual_report(settings: Settings) -> Cost:
@@ -138,28 +260,5 @@ def usual_report(settings: Settings) -> Cost:
     return Cost(REPORT_CALLS, WRITTEN_REPORT_READ, WRITTEN_REPORT_OUTPUT)
 
 
-def probe(engine: Engine, texts: Sequence[str]) -> tuple[float, float]:
-    """Tokens per second that the engine reads, and that it writes with many requests at once.
-
-    Reading is timed by long prompts and short replies, writing by the opposite.
-    """
-    shown = [" ".join(texts)[i * 900 : (i + 1) * 900] or "Nothing." for i in range(READERS)]
-    short, long = (
-        schema({"yes": {"type": "boolean"}}),
-        schema({"text": {"type": "string", "minLength": 80, "maxLength": 120}}),
-    )
-    reading, reading_seconds = _timed(
-        engine, (Request(f"{text}\n\nIs this prose?", short, max_tokens=12) for text in shown)
-    )
-    read_rate = max(reading.read_tokens, 1) / reading_seconds
-    writing, writing_seconds = _timed(
-        engine, (Request(f"Describe a town. ({n})", long, max_tokens=12) for n in range(WRITERS))
-    )
-    rest = max(writing_seconds - writing.read_tokens / read_rate, writing_seconds / 10)
-    return read_rate, max(writing.output_tokens, 1) / rest
-
-
-def _timed(engine: Engine, requests: Iterable[Request]) -> tuple[Usage, float]:
-    started = time.monotonic()
-    usage = sum((completion.usage for completion in engine.run(requests)), Usage())
-    return usage, max(time.monotonic() - started, 1e-6)
+def _mean_tokens(chunks: Sequence[Chunk]) -> float:
+    return sum(chunk.tokens for chunk in chunks) / max(len(chunks), 1)

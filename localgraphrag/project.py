@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -409,16 +409,23 @@ class Project:
     def estimate(
         self, paths: StrPath | Sequence[StrPath] | None = None, *, progress: OnProgress | None = None
     ) -> Estimate:
-        """What indexing `paths` would take on this machine, by a probe of a few seconds; nothing is written."""
+        """What indexing `paths` would take on this machine, by a probe of a few seconds; nothing is written.
+
+        What is stored already costs nothing. Raises what `index` raises where there is nothing to read or the model
+        cannot be used; that `index` would drop documents is no reason to refuse.
+        """
         from localgraphrag.estimate import estimate
         from localgraphrag.remembered import choose_paths, last_run
 
         reading = self._read(choose_paths(_several(paths), last_run(self.folder), drop=True), progress)
-        with self._model_at_work:
-            if not self.index_path.exists():
-                return estimate(None, self.settings, self.engine, self.prompts, reading)
-            with self.store() as store:
-                return estimate(store, self.settings, self.engine, self.prompts, reading)
+        with self._model_at_work, ExitStack() as opened:
+            store = embedder = None
+            with suppress(NotIndexedError):  # then all is to do
+                store = opened.enter_context(self.store())
+            if store is not None and self.settings.descriptions == "quoted":
+                with suppress(ModelError):  # then `index` would write reports without one
+                    embedder = self.embedder
+            return estimate(store, self.settings, self.engine, self.prompts, reading, embedder)
 
     def doctor(self, hashing: Callable[[str], Tick] | None = None) -> tuple[Check, ...]:
         """What this machine can do for the project, and remedies; see `doctor.examine`. The models are hashed anew."""

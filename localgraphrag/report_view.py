@@ -147,14 +147,18 @@ def print_summary(summary: IndexSummary) -> None:
 def print_estimate(estimate: Estimate) -> None:
     """What an index run would take, and what the figures rest on."""
     stored = f" ({estimate.stored:,} of them done already)" if estimate.stored else ""
+    about = "about " if estimate.stored < estimate.chunks else ""
     write(
-        f"{estimate.documents:,} documents, {estimate.chunks:,} chunks{stored}: about {estimate.calls:,} calls of the "
-        f"model, {estimate.read_tokens:,} tokens to read and {estimate.output_tokens:,} to write.\n"
+        f"{estimate.documents:,} documents, {estimate.chunks:,} chunks{stored}, {about}{estimate.reports:,} reports to "
+        f"write: about {estimate.calls:,} calls of the model, {estimate.read_tokens:,} tokens to read and "
+        f"{estimate.output_tokens:,} to write.\n"
         f"About {duration(estimate.seconds)} at {estimate.read_rate:,.0f} tokens/s read and "
         f"{estimate.write_rate:,.0f} tokens/s written, as this machine did just now."
     )
     basis = "chunks of this project that are done" if estimate.measured else "other texts; yours may differ by half"
     write(f"Tokens per chunk are those of {basis}.")
+    if 0 < estimate.stored < estimate.chunks:
+        write("Reports that are there and that the new chunks change are written anew; how many is not known before.")
     if estimate.skipped:
         write(f"\n{len(estimate.skipped)} files would be skipped.")
         write_table(("file", "reason"), [(s.path, s.reason) for s in estimate.skipped])

@@ -318,6 +318,28 @@ def test_an_index_goes_on_with_the_model_that_made_it_until_another_is_named(run
     assert run.models == ["own.gguf", str(own), small, small, small, "qwen3-4b", "qwen2.5-7b"]
 
 
+def test_estimate_takes_the_options_of_index(run, tmp_path):
+    workbench.write_corpus(tmp_path / "letters", 6, 6)
+
+    def told(*options):
+        code, out, err = run("estimate", "letters", "-p", "p", *options, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+    usual = told()
+    assert told("--max-gleanings", "3")["calls"] > usual["calls"] > told("--no-claims")["calls"]
+    assert told("--levels", "0")["reports"] < usual["reports"]
+    assert run("index", "letters", "-p", "p", "--levels", "0", "--seed", "3")[0] == 0
+    assert told("--levels", "0", "--seed", "3")["calls"] == 0
+    assert told("--seed", "3")["calls"] > 0
+    assert (told("--claims")["stored"], told("--no-claims")["stored"]) == (usual["chunks"], 0)
+    assert "reports to write: about" in run("estimate", "-p", "p")[1]
+    for wrong in (["--levels", "two"], ["--max-gleanings", "-1"], ["--max-gleanings", "9"], ["--seed", "x"]):
+        assert run("estimate", "letters", "-p", "p", *wrong)[0] == 2
+    for path in ("", "nowhere"):
+        assert run("estimate", path, "-p", "p")[0] == 2
+
+
 def test_each_option_of_index_and_of_a_question_is_taken(run, tmp_path):
     workbench.write_corpus(tmp_path / "letters", 4, 6)
     options = ["--max-gleanings", "3", "--no-claims", "--seed", "7", "--levels", "0,1"]

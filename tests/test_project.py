@@ -12,7 +12,6 @@ import workbench as bench
 import localgraphrag
 from localgraphrag.config import Settings, load_settings, settings_text
 from localgraphrag.errors import ConfigError, ModelMissingError, NoDocumentsError, NotFoundError, NotIndexedError
-from localgraphrag.estimate import REPORTS_PER_CHUNK
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.project import Project
 
@@ -444,23 +443,6 @@ class TestShow:
             project.show("Faradey")
         with pytest.raises(NotFoundError, match="There is no answer"):
             project.show("a-000000000000")
-
-
-class TestEstimate:
-    def test_it_writes_nothing_and_counts_what_is_to_do(self, project: Project, docs: Path):
-        before = project.estimate(docs)
-        assert not project.folder.exists()
-        assert before.chunks > before.stored == 0
-        assert before.calls >= before.chunks
-        assert before.seconds > 0
-        summary = project.index(docs)
-        each = {s.stage: s.usage.calls / s.units for s in summary.stages if s.units}
-        after = project.estimate()
-        assert (after.chunks, after.stored, after.calls, after.seconds) == (summary.chunks, summary.chunks, 0, 0)
-        (docs / "new.txt").write_text("Pascal met Ohm.")
-        more = project.estimate()
-        assert (more.stored, more.chunks, more.measured) == (summary.chunks, summary.chunks + 1, True)
-        assert more.calls == round(each["extract"] + REPORTS_PER_CHUNK * each["report"])
 
 
 def test_status_tells_what_there_is_and_what_it_cost(project: Project, docs: Path):
