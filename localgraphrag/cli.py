@@ -2,14 +2,15 @@
 
 Only this file's own imports run before a verb does, so that `--help` answers at once. Results go to stdout, progress
 to stderr. Exit codes: 0 done; 1 failed items under `--strict`, or a broken index; 2 wrong use, or work that could not
-start.
+start; 130 stopped with Ctrl-C; 141 nobody reads the output to its end.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -60,6 +61,12 @@ def main() -> None:
             app(arguments, prog_name="localgraphrag")
         finally:
             sys.stdout.flush()  # here, where an error can still be told
+    except SystemExit as stopped:
+        if isinstance(stopped.__context__, BrokenPipeError):  # typer's own way with it: exit code 1
+            _unread()
+        raise
+    except BrokenPipeError:
+        _unread()
     except LocalGraphRAGError as error:
         if debug:
             raise
@@ -73,6 +80,12 @@ def main() -> None:
             _stop(f"The output, or a file, cannot be written: {error.strerror or error}. See whether the disk is full.")
         remedy = "Name another place, or see what is there and who may write to it."
         _stop(f"{Path(error.filename).absolute()} cannot be used: {error.strerror}. {remedy}")
+
+
+def _unread() -> NoReturn:
+    """End quietly, as a program does that `head` has read enough of."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it ends
+    sys.exit(141)
 
 
 @contextmanager
@@ -120,10 +133,9 @@ def init(
     from localgraphrag import Project
     from localgraphrag.config import SETTINGS_FILE
 
-    _check_folder(folder)
     project = Project.init(folder, model=model)
     console.write(str(project.folder / SETTINGS_FILE))
-    console.note(f"Next: localgraphrag index PATHS --project {shlex.quote(str(folder))}")
+    console.note(f"Next: localgraphrag index PATHS --project {shlex.quote(str(project.folder))}")
 
 
 @app.command()
@@ -207,8 +219,9 @@ def compare(
     From the reports of each level (C0 to C3), from all texts (TS) and by vectors (SS), with calls, tokens and seconds.
     """
     from localgraphrag import report_view
+    from localgraphrag.search.question import CONDITIONS
 
-    chosen = None if conditions is None else [name for name in conditions.split(",") if name.strip()]
+    chosen = _names("--conditions", conditions, CONDITIONS)
     with _open(project, model=model) as opened, _at_work() as view:
         comparison = opened.compare(question, chosen, seed=seed, progress=_into(view))
     if as_json:
@@ -233,20 +246,18 @@ def status(project: ProjectOption = Path(), as_json: JsonOption = False) -> None
 
 @app.command()
 def show(
-    what: Annotated[str, typer.Argument(help="An id, a name, a path; or: documents, entities, C0, C1 ..")],
+    what: Annotated[str, typer.Argument(help="An id or its beginning, a name, a path; or the name of a list.")],
     project: ProjectOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """One thing of the index, its links and its source.
 
     An entity, relationship, claim, community with its report, chunk, document or answer: what links to it, and the text
-    it comes from with the words in question marked. `entities`, `documents`, `communities`, a level (`C0`) and the path
-    of a table list what there is.
+    it comes from with the words in question marked. Lists: `documents`, `entities`, `relationships`, `claims`,
+    `communities`, `reports`, `answers`, a level (`C0`), the path of a table.
     """
     from localgraphrag import report_view
 
-    if not what.strip():
-        raise ConfigError("Nothing was named. Give an id, a name or a path, or `documents`, `entities`, `C0`.")
     found = _open(project).show(what)
     console.write_json(found) if as_json else report_view.print_shown(found)
 
@@ -317,6 +328,7 @@ def demo(
     asked = check_question(question) if question else facts().of_type("global")[0].question
     # reports of finer levels are written when a question first asks for them
     with _open(project, model=model, report_levels=[0]) as opened, _at_work() as view:
+        _check_for_demo(opened, corpus_folder())
         summary = opened.index(corpus_folder(), progress=_into(view))
         answer = opened.query(asked, level=0, progress=_into(view))
     if as_json:
@@ -338,17 +350,30 @@ def demo(
 def _open(folder: Path, **overrides: Any) -> Project:
     from localgraphrag import Project
 
-    _check_folder(folder)
     return Project.open(folder, **overrides)
 
 
-def _check_folder(folder: Path) -> None:
-    """Raise ConfigError if the project's folder cannot be one because a file is there, or on the way to it."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        inside = there == folder.absolute() and there.name in ("index.db", "localgraphrag.toml")
-        mend = f"give the folder that it is in: {there.parent}" if inside else "name a folder, or a new one"
-        raise ConfigError(f"The project's folder was given as {folder}, but {there} is a file; {mend}.")
+def _check_for_demo(project: Project, corpus: Path) -> None:
+    """Raise ConfigError if the folder has an index of something else."""
+    from localgraphrag.remembered import last_run, listed
+
+    # told by the end of its path: the program may have moved
+    others = [path for path in last_run(project.folder).paths if path.parts[-3:] != corpus.parts[-3:]]
+    if others:
+        raise ConfigError(
+            f"The index in {project.folder.absolute()} is of {listed(others)}. Give the demo another folder with "
+            "`--project DIR`. Nothing has been changed."
+        )
+
+
+def _names(option: str, given: str | None, known: Iterable[str]) -> list[str] | None:
+    """The names in a list with commas; None for all."""
+    if given is None:
+        return None
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"{option} was given '{given}'; name some of {', '.join(known)}, or leave it out for all.")
+    return names
 
 
 def _levels(given: str | None) -> list[int] | None:
@@ -390,18 +415,7 @@ def doctor(project: ProjectOption = Path(), model: ModelOption = None, as_json: 
     Checks model, memory, context, processor, graphics card, threads and disk. The models are hashed anew.
     """
     with _open(project, model=model) as opened, _at_work() as view:
-
-        def hashing(name: str) -> Callable[[int], None]:
-            done = 0
-
-            def tick(count: int) -> None:
-                nonlocal done
-                done += count
-                view.update(f"verifying {name}", done // 1_000_000, 0, "MB")
-
-            return tick
-
-        checks = opened.doctor(hashing)
+        checks = opened.doctor(cli_models._bytes_into(view))
     if as_json:
         console.write_json(checks)
     else:

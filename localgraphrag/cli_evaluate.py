@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localgraphrag import console
-from localgraphrag.cli import JsonOption, ModelOption, ProjectOption, _at_work, _into, _open
+from localgraphrag.cli import JsonOption, ModelOption, ProjectOption, _at_work, _into, _names, _open
 
 if TYPE_CHECKING:
     from localgraphrag.evaluate.claims_summary import ClaimsReport
@@ -85,7 +85,7 @@ def run(
     from localgraphrag import evaluate
 
     with _open(project, model=model) as opened, _at_work() as view:
-        found = evaluate.run(opened, questions, _names(conditions), progress=_into(view))
+        found = evaluate.run(opened, questions, _conditions(conditions), progress=_into(view))
     if as_json:
         console.write_json(found)
     else:
@@ -123,12 +123,12 @@ def judge(
     A model says which of two answers is better by each measure; every pair is shown in both orders, and a verdict that
     turns with the order is a tie. Writes evaluation/verdicts.jsonl and judgements.json.
     """
+    from localgraphrag.evaluate.judge import METRICS
     from localgraphrag.evaluate.steps import judge_answers
 
+    chosen, measures = _conditions(conditions), _names("--metrics", metrics, METRICS)
     with _open(project, model=judge_model) as opened, _at_work() as view:
-        found = judge_answers(
-            opened, conditions=_names(conditions), metrics=_names(metrics), repeats=repeats, progress=_into(view)
-        )
+        found = judge_answers(opened, conditions=chosen, metrics=measures, repeats=repeats, progress=_into(view))
     console.write_json(found) if as_json else _print_judgements(found)
 
 
@@ -169,7 +169,7 @@ def claims(
     from localgraphrag.evaluate.steps import measure_claims
 
     with _open(project, model=model) as opened, _at_work() as view:
-        found = measure_claims(opened, conditions=_names(conditions), progress=_into(view))
+        found = measure_claims(opened, conditions=_conditions(conditions), progress=_into(view))
     console.write_json(found) if as_json else _print_claims(found)
 
 
@@ -210,5 +210,7 @@ def _note_left_out(what: str, outdated: int, others: Sequence[str]) -> None:
         console.note(f"The file keeps those of {len(others)} other models as well, which are not in these figures.")
 
 
-def _names(given: str | None) -> list[str] | None:
-    return None if given is None else [name.strip() for name in given.split(",") if name.strip()]
+def _conditions(given: str | None) -> list[str] | None:
+    from localgraphrag.search.question import CONDITIONS
+
+    return _names("--conditions", given, CONDITIONS)

@@ -6,7 +6,8 @@ import json
 import os
 import textwrap
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -29,6 +30,40 @@ def models_folder() -> Path:
     """Where model files live: LOCALGRAPHRAG_MODELS if set, else the user's cache directory."""
     named = os.environ.get("LOCALGRAPHRAG_MODELS")
     return Path(named) if named else Path(platformdirs.user_cache_dir("localgraphrag")) / "models"
+
+
+def expanded(path: Path) -> Path:
+    """The path with `~` as the home. `~name` of nobody is a name like others."""
+    with suppress(RuntimeError):
+        return path.expanduser()
+    return path
+
+
+def project_folder(given: str | Path) -> Path:
+    """The project's folder, which need not be there yet; `~` is the home.
+
+    Raises ConfigError for what is no path, and where a file is in the place of the folder or on the way to it.
+    """
+    if not isinstance(given, (str, os.PathLike)):
+        raise ConfigError(f"The project's folder was given as {given!r}; it must be a path: a text or a Path.")
+    folder = expanded(Path(given))
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        inside = there == folder.absolute() and there.name in (INDEX_FILE, SETTINGS_FILE)
+        mend = f"give the folder that it is in: {there.parent}" if inside else "name a folder, or a new one"
+        raise ConfigError(f"The project's folder was given as {given}, but {there} is a file; {mend}.")
+    return folder
+
+
+def paths_given(paths: str | Path | Iterable[str | Path] | None) -> list[str | Path] | None:
+    """One path, or several, as a list; None for those of the last run. Raises ConfigError for one that is none."""
+    if paths is None:
+        return None
+    several = list(paths) if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes)) else [paths]
+    for path in several:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ConfigError(f"A path was given as {path!r}; it must be a text or a Path, or a list of these.")
+    return several
 
 
 class Settings(BaseSettings):
@@ -66,6 +101,9 @@ class Settings(BaseSettings):
     )
     claims: bool = Field(True, description="Extract claims (statements that can be checked) about entities.")
     grounded: bool = Field(True, description="Entity names must be verbatim spans of the chunk.")
+    empty_chunks: int = Field(
+        10, ge=0, description="If the first so many chunks give not one entity, `index` stops; 0: it goes on."
+    )
 
     description_budget: int = Field(
         300,

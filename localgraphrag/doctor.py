@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from localgraphrag.errors import LocalGraphRAGError, ModelError
 from localgraphrag.llm.catalog import Kind, ModelFile, Tick, catalog, resolve_model, verify_model
 
 if TYPE_CHECKING:
+    from localgraphrag.llm.fetch import Progress
     from localgraphrag.llm.plan import Measured
 
 _ENOUGH_DISK = 2 * 10**9
@@ -31,16 +32,15 @@ class Check:
     remedy: str = ""
 
 
-def examine(settings: Settings, folder: Path, hashing: Callable[[str], Tick] | None = None) -> Iterator[Check]:
+def examine(settings: Settings, folder: Path, progress: Progress | None = None) -> Iterator[Check]:
     """Look at everything a run in `folder` depends on, one check after another.
 
-    `hashing` is called with a model's name and returns what to call with the bytes hashed since; it is for a
-    progress line, as a gigabyte takes seconds.
+    `progress` hears how many bytes of a model are hashed, of how many: a gigabyte takes seconds.
     """
     yield Check("system", "ok", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}")
-    model, check = _model("model", settings.model, "language", folder, hashing)
+    model, check = _model("model", settings.model, "language", folder, progress)
     yield check
-    yield _model("embedder", settings.embedder, "embedding", folder, hashing)[1]
+    yield _model("embedder", settings.embedder, "embedding", folder, progress)[1]
     if model is not None:
         try:
             yield from _fit(model, settings)
@@ -56,13 +56,13 @@ def examine(settings: Settings, folder: Path, hashing: Callable[[str], Tick] | N
 
 
 def _model(
-    name: str, wanted: str, kind: Kind, folder: Path, hashing: Callable[[str], Tick] | None
+    name: str, wanted: str, kind: Kind, folder: Path, progress: Progress | None
 ) -> tuple[ModelFile | None, Check]:
     if kind == "embedding" and wanted == "hash":
         return None, Check(name, "ok", "hash: words only, no model", "")
     try:
         model = resolve_model(wanted, kind, folder)
-        verify_model(model, hashing(wanted) if hashing else None)
+        verify_model(model, _hashing(model, wanted, progress) if progress else None)
     except ModelError as error:
         return None, Check(name, "fail", f"{wanted}: {error}", _pull_or_name(wanted, kind, name))
     how = "not in the catalogue, nothing to compare with"
@@ -70,6 +70,19 @@ def _model(
         known = all(file.sha256 for file in model.entry.files)
         how = "sha256 as in the catalogue" if known else "sha256 as when it came; the catalogue has none"
     return model, Check(name, "ok", f"{wanted}: {model.path} ({how})")
+
+
+def _hashing(model: ModelFile, wanted: str, progress: Progress) -> Tick:
+    total = model.entry.bytes if model.entry else 0
+    total = total or (model.path.stat().st_size if model.path.is_file() else 0)
+    done = 0
+
+    def tick(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(f"verifying {wanted}", done, total)
+
+    return tick
 
 
 def _pull_or_name(wanted: str, kind: Kind, setting: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -31,10 +32,7 @@ class WriterLock:
         except OSError:
             holder = _holder(self._file)
             self._file.close()
-            raise StoreLockedError(
-                f"{path.with_suffix('')} is being written by {holder}. Wait for it to end or stop it; "
-                "what it has stored is kept, and questions can be asked meanwhile."
-            ) from None
+            raise _held(path, holder) from None
         try:
             self._file.truncate(0)
             self._file.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": since}).encode())
@@ -49,6 +47,35 @@ class WriterLock:
             _unlock(self._file)
             self._file.close()
             self._file = None
+
+
+def writer_of(index: Path) -> str:
+    """Who is writing to the index file now, in words, or "". Makes no file."""
+    with suppress(OSError), _beside(index).open("rb", buffering=0) as file:  # there may be none, or none that is ours
+        if file.read(1):  # it is emptied when it is freed
+            try:
+                _lock(file)
+            except OSError:
+                return _holder(file)
+            _unlock(file)  # its holder was killed
+    return ""
+
+
+def check_free(index: Path) -> None:
+    """Raise StoreLockedError if a writer is at work on the index file. Makes no file, and so keeps no other out."""
+    if holder := writer_of(index):
+        raise _held(_beside(index), holder)
+
+
+def _beside(index: Path) -> Path:
+    return index.with_name(index.name + ".lock")
+
+
+def _held(path: Path, holder: str) -> StoreLockedError:
+    return StoreLockedError(
+        f"{path.with_suffix('')} is being written by {holder}. Wait for it to end or stop it; "
+        "what it has stored is kept, and questions can be asked meanwhile."
+    )
 
 
 def _holder(file: IO[bytes]) -> str:

@@ -18,6 +18,8 @@ from localgraphrag.config import (
     Settings,
     in_environment,
     load_settings,
+    paths_given,
+    project_folder,
     settings_text,
 )
 from localgraphrag.errors import (
@@ -32,14 +34,14 @@ from localgraphrag.errors import (
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from localgraphrag.doctor import Check
     from localgraphrag.documents import Reading
     from localgraphrag.economics import Economics
     from localgraphrag.embed import Embedder
     from localgraphrag.estimate import Estimate
-    from localgraphrag.llm.catalog import Tick
+    from localgraphrag.llm.fetch import Progress as Bytes
     from localgraphrag.llm.types import Engine
     from localgraphrag.pipeline import IndexSummary
     from localgraphrag.progress import OnProgress
@@ -86,7 +88,7 @@ class Project:
     def open(
         cls, folder: StrPath, *, engine: Engine | None = None, embedder: Embedder | None = None, **overrides: Any
     ) -> Project:
-        """The project in `folder`, which need not exist yet.
+        """The project in `folder`, which need not exist yet; `~` is the home.
 
         Parameters
         ----------
@@ -96,9 +98,14 @@ class Project:
         An index that was made with a model named by an override or a variable goes on with it: another one could not
         add to it. Naming a model again, or changing it in the file, is what chooses another.
 
-        Raises ConfigError for a setting that cannot be used.
+        Raises ConfigError for a setting that cannot be used, or a file in place of the folder.
         """
-        path = Path(folder)
+        path = project_folder(folder)
+        if isinstance(engine, (str, Path)) or isinstance(embedder, (str, Path)):
+            raise ConfigError(
+                f"engine={engine!r}, embedder={embedder!r} was given; these are objects. Name a model with `model`, "
+                "and an embedder in localgraphrag.toml or in LOCALGRAPHRAG_EMBEDDER."
+            )
         if engine is None and overrides.get("model") is None and not in_environment("model"):
             from localgraphrag.remembered import model_of_index
 
@@ -111,7 +118,7 @@ class Project:
 
         Raises ConfigError if there is a file already.
         """
-        path = Path(folder)
+        path = project_folder(folder)
         if (path / SETTINGS_FILE).exists():
             raise ConfigError(f"{path / SETTINGS_FILE} is there already. Edit it, or delete it to start from defaults.")
         project = cls.open(path, **overrides)
@@ -186,26 +193,32 @@ class Project:
         Raises
         ------
         ConfigError
-            Without `drop`: whole paths of the last run would be lost; nothing has been changed then.
+            Without `drop`: whole paths of the last run would be lost; nothing has been changed then. Or paths that are
+            none.
         NoDocumentsError
             Nothing readable, and no index to empty; nothing has been made then.
         StoreLockedError
-            Another run is at work.
+            Another run is at work; nothing has been read then.
         ModelError
             The model is missing, broken, or too small; nothing has been made then. A missing one is told before
             anything is read.
         EmptyExtractionError, StoreFullError
             See `index_project`; what was done is kept.
         """
+        from localgraphrag.lock import check_free
         from localgraphrag.pipeline import index_project
         from localgraphrag.remembered import ONE_OFF_MODEL, choose_paths, last_run, one_off_model, portable
+        from localgraphrag.show import left_out, ungrounded
         from localgraphrag.store import Store
 
+        named = paths_given(paths)
+        with self._model_at_work:  # a run of another thread is waited for; one of another process refuses this one
+            check_free(self.index_path)
         last = last_run(self.folder)
-        given = choose_paths(_several(paths), last, drop=drop)
+        given = choose_paths(named, last, drop=drop)
         may_empty = drop and last.has_text
         # Those of last time may all be gone; one that is named now and is not there is a mistake.
-        there = [path for path in given if path.exists()] if may_empty and paths is None else given
+        there = [path for path in given if path.exists()] if may_empty and named is None else given
         reading = self._read(there, progress, may_be_empty=may_empty)
         if not reading.documents:
             return self._empty(given, reading)
@@ -233,8 +246,9 @@ class Project:
                     store, self.settings, engine, embedder, self.prompts, reading,
                     meta=meta, progress=progress, warnings=warnings,
                 )  # fmt: skip
+                refused = left_out(ungrounded(store))
         unknown = _unknown_levels(self.settings.report_levels, len(summary.communities))
-        return replace(summary, warnings=(*summary.warnings, *unknown))
+        return replace(summary, warnings=(*summary.warnings, *unknown, *filter(None, [refused])))
 
     def _check_model(self) -> None:
         """Raise ModelError if the model is missing or broken. Nothing is loaded."""
@@ -285,27 +299,26 @@ class Project:
         Raises
         ------
         NotIndexedError
-            No index, an empty one, or no reports of that level.
+            No index, an empty one, one whose first run has not ended, or no reports of that level.
         ConfigError
-            No such method or level, or an empty question.
+            No such method or level, an empty question, or a value of another kind.
         ModelError
             No model, or all its calls failed; for "ss" also no embedder.
         """
-        from localgraphrag.search.question import check_level, check_question
-        from localgraphrag.store import make_index
+        from localgraphrag.search.question import check_level, check_method, check_number, check_question
+        from localgraphrag.show import check_filled
 
-        if method not in ("global", "ts", "ss"):
-            raise ConfigError(f"There is no method '{method}'. Methods: global, ts, ss.")
+        seed = self.settings.seed if seed is None else seed
+        check_method(method)
         check_question(question)
+        check_number("level", level)
+        check_number("seed", seed)
         with self.store() as store:  # before a model is loaded
-            if not store.scalar("SELECT count(*) FROM chunks"):
-                raise NotIndexedError(
-                    f"The index at {store.path.absolute()} is empty: it holds no documents. {make_index(store.path)}"
-                )
+            check_filled(store)
             if method == "global":
                 check_level(level, store.scalar("SELECT count(DISTINCT level) FROM community_levels"))
         with self.asking(embedding=True if method == "ss" else None, progress=progress) as asking:
-            return asking.answer(question, method, level, self.settings.seed if seed is None else seed)
+            return asking.answer(question, method, level, seed)
 
     @contextmanager
     def asking(
@@ -342,14 +355,18 @@ class Project:
         """Answers to one question under several conditions: C0..C3, TS, SS (paper 4.1).
 
         By default all that this index has. One that fails, as for want of an embedder, does not stop the others.
+
+        Raises NotIndexedError for an index without documents; ConfigError where no condition is named, or one that
+        there is not.
         """
         from localgraphrag.errors import LocalGraphRAGError
-        from localgraphrag.search.question import check_question, condition
+        from localgraphrag.search.question import check_number, check_question, conditions_named
 
         check_question(question)
+        check_number("seed", self.settings.seed if seed is None else seed)
         answers: dict[str, Answer] = {}
         errors: dict[str, str] = {}
-        for chosen in [condition(name) for name in (self.conditions() if conditions is None else conditions)]:
+        for chosen in conditions_named(self.conditions() if conditions is None else conditions):
             try:
                 answers[chosen.name] = self.query(
                     question, chosen.method, level=chosen.level or 0, seed=seed, progress=progress
@@ -361,8 +378,10 @@ class Project:
     def conditions(self) -> list[str]:
         """The names of the conditions that this index can answer under. Raises NotIndexedError."""
         from localgraphrag.search.question import CONDITIONS
+        from localgraphrag.show import check_filled
 
         with self.store() as store:
+            check_filled(store)
             levels = store.scalar("SELECT count(DISTINCT level) FROM community_levels")
         return [name for name, c in CONDITIONS.items() if c.level is None or c.level < levels]
 
@@ -386,8 +405,11 @@ class Project:
     def show(self, reference: str) -> Shown:
         """One thing of the index, what links to it, and the text it comes from with the spans that matter.
 
-        `reference` is an id (of an entity, relationship, claim, community, chunk, document or answer), the name of an
-        entity, or the path of a document. Raises NotFoundError naming what comes near.
+        `reference` is an id (of an entity, relationship, claim, community, chunk, document or answer) or its beginning,
+        the name of an entity, the title of a report, or the path of a document; or it names a list: "documents",
+        "entities", "relationships", "claims", "communities", "reports", "answers", a level ("C0"), the path of a table.
+
+        Raises NotFoundError naming what comes near; ConfigError where nothing is named.
         """
         from localgraphrag.show import show
 
@@ -417,7 +439,7 @@ class Project:
         from localgraphrag.estimate import estimate
         from localgraphrag.remembered import choose_paths, last_run
 
-        reading = self._read(choose_paths(_several(paths), last_run(self.folder), drop=True), progress)
+        reading = self._read(choose_paths(paths_given(paths), last_run(self.folder), drop=True), progress)
         with self._model_at_work, ExitStack() as opened:
             store = embedder = None
             with suppress(NotIndexedError):  # then all is to do
@@ -427,11 +449,11 @@ class Project:
                     embedder = self.embedder
             return estimate(store, self.settings, self.engine, self.prompts, reading, embedder)
 
-    def doctor(self, hashing: Callable[[str], Tick] | None = None) -> tuple[Check, ...]:
+    def doctor(self, progress: Bytes | None = None) -> tuple[Check, ...]:
         """What this machine can do for the project, and remedies; see `doctor.examine`. The models are hashed anew."""
         from localgraphrag.doctor import examine
 
-        return tuple(examine(self.settings, self.folder, hashing))
+        return tuple(examine(self.settings, self.folder, progress))
 
     @contextmanager
     def store(self) -> Iterator[Store]:
@@ -463,10 +485,6 @@ class Project:
             progress=told,
             may_be_empty=may_be_empty,
         )
-
-
-def _several(paths: StrPath | Sequence[StrPath] | None) -> Sequence[StrPath] | None:
-    return [paths] if isinstance(paths, (str, Path)) else paths
 
 
 def _unknown_levels(wanted: Sequence[int], levels: int) -> list[str]:

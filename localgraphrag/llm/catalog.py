@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from localgraphrag.config import models_folder
+from localgraphrag.config import expanded, models_folder
 from localgraphrag.errors import ModelBrokenError, ModelMissingError
 
 Kind = Literal["language", "embedding"]
@@ -257,7 +257,7 @@ def _resolve_entry(entry: Entry, folders: list[Path]) -> ModelFile:
 
 
 def _own_file(given: str, folders: list[Path]) -> Path | None:
-    path = Path(given).expanduser()
+    path = expanded(Path(given))
     if path.exists():
         return path.absolute()
     named = [folder / f"{given}.gguf" for folder in folders if Path(given).name == given]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from localgraphrag.errors import ConfigError
 
@@ -43,10 +44,31 @@ def condition(name: str) -> Condition:
     >>> condition("ts").method, condition("c1").level
     ('ts', 1)
     """
-    known = CONDITIONS.get(name.strip().upper())
+    known = CONDITIONS.get(name.strip().upper()) if isinstance(name, str) else None
     if known is None:
         raise ConfigError(f"There is no condition {name!r}. Conditions: {', '.join(CONDITIONS)}.")
     return known
+
+
+def conditions_named(names: Iterable[str]) -> list[Condition]:
+    """The conditions of a list of names. Raises ConfigError for one that there is not, and where none is named."""
+    given = [] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    if not given:
+        known = ", ".join(CONDITIONS)
+        raise ConfigError(f"The conditions were given as {names!r}; name one or more, in a list: {known}.")
+    return [condition(name) for name in given]
+
+
+def check_method(method: str) -> None:
+    """Raise ConfigError that lists the methods, unless this is one."""
+    if method not in get_args(Method):
+        raise ConfigError(f"There is no method {method!r}. Methods: {', '.join(get_args(Method))}.")
+
+
+def check_number(name: str, given: int) -> None:
+    """Raise ConfigError unless a level or seed is a whole number from 0; True is none, though Python counts it as 1."""
+    if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+        raise ConfigError(f"The {name} was given as {given!r}; it must be a whole number, at least 0.")
 
 
 def check_level(level: int, levels: int) -> None:
@@ -58,8 +80,10 @@ def check_level(level: int, levels: int) -> None:
 def check_question(question: str) -> str:
     """The question without surrounding space and without bytes that are no text.
 
-    Raises ConfigError when nothing is left.
+    Raises ConfigError when nothing is left, or for what is no text.
     """
+    if not isinstance(question, str):
+        raise ConfigError(f"The question was given as {question!r}; it must be a text.")
     # Arguments of a command line can hold lone surrogates, which no tokenizer takes.
     asked = question.encode("utf-8", "replace").decode("utf-8").strip()
     if not asked:
