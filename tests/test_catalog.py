@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import localgraphrag
+from localgraphrag import Project
 from localgraphrag.errors import ConfigError, ModelBrokenError, ModelError, ModelMissingError
 from localgraphrag.llm import catalog, fetch
 from localgraphrag.llm.catalog import Entry, File, Wheels, resolve_model
@@ -118,6 +119,28 @@ def test_a_broken_file_is_refused_with_the_remedy(models, data, says):
     put(models / "tiny.gguf", data)
     with pytest.raises(ModelBrokenError, match=says):
         resolve_model("tiny")
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (None, "is not on this machine"),
+        (BODY[:5000], "truncated"),
+        (b"HTML" + BODY[4:], "not a GGUF model"),
+        (BODY[:-1] + b"x", f"expected {sha(BODY)}"),
+    ],
+    ids=["missing", "truncated", "no GGUF", "wrong hash"],
+)
+def test_a_run_tells_what_is_wrong_with_the_model_before_any_work(models, tmp_path, data, says):
+    if data:
+        put(models / "tiny.gguf", data)
+    put(tmp_path / "docs/letter.txt", b"Ada wrote to Byron.")
+    told = []
+    project = Project.open(tmp_path / "project", model="tiny")
+    with pytest.raises(ModelError, match=says) as caught:
+        project.index(tmp_path / "docs", progress=told.append)
+    assert "`localgraphrag models pull tiny`" in str(caught.value)
+    assert (told, project.folder.exists()) == ([], False)
 
 
 def test_a_missing_model_names_the_place_and_the_command(models):

@@ -154,17 +154,17 @@ def verify_model(model: ModelFile, tick: Tick | None = None) -> None:
         check_file(model.entry, file, root / file.path, fresh=True, tick=tick)
 
 
-def check_gguf(path: Path) -> None:
-    """Raise ModelBrokenError unless the file begins as GGUF files do."""
+def check_gguf(
+    path: Path,
+    remedy: str = "Give a file ending in .gguf that llama.cpp reads, or a name from `localgraphrag models list`.",
+) -> None:
+    """Raise ModelBrokenError, with what to do, unless the file begins as GGUF files do."""
     if path.is_dir():
         raise ModelBrokenError(f"{path} is a folder; the language model is one GGUF file.")
     with path.open("rb") as stream:
         magic = stream.read(4)
     if magic != b"GGUF":
-        raise ModelBrokenError(
-            f"{path} is not a GGUF model: it begins with {magic!r}, not b'GGUF'. "
-            "Give a file ending in .gguf that llama.cpp reads, or a name from `localgraphrag models list`."
-        )
+        raise ModelBrokenError(f"{path} is not a GGUF model: it begins with {magic!r}, not b'GGUF'. {remedy}")
 
 
 def check_file(entry: Entry, file: File, path: Path, *, fresh: bool = False, tick: Tick | None = None) -> str:
@@ -174,7 +174,7 @@ def check_file(entry: Entry, file: File, path: Path, *, fresh: bool = False, tic
     if file.bytes and size < file.bytes:
         raise ModelBrokenError(f"{path} is truncated: {size:,} of {file.bytes:,} bytes. {again}")
     if path.suffix == ".gguf":
-        check_gguf(path)
+        check_gguf(path, again)
     sha256 = file_sha256(path, fresh=fresh, tick=tick)
     wanted = file.sha256 or recorded_sha256(entry)
     if wanted and sha256 != wanted:
