@@ -377,7 +377,7 @@ SCRIPTS = {  # a sentence each: somebody lives in a place
     "Kannada": ("ಸೀತಾ ಮೈಸೂರಿನಲ್ಲಿ ವಾಸಿಸುತ್ತಾಳೆ.", ["ಸೀತಾ", "ಮೈಸೂರಿನಲ್ಲಿ"]),
     "Khmer": ("សីតារស់នៅក្នុងភ្នំពេញ។", ["សីតា", "ភ្នំពេញ"]),
     "Lao": ("ສີດາອາໄສຢູ່ໃນວຽງຈັນ", ["ສີດາ", "ວຽງຈັນ"]),
-    "Latin": ("Łucja Brook lives in São\nPaulo.", ["Łucja Brook", "São Paulo"]),
+    "Latin": ("Łucja Brook lives in São\n  Paulo.", ["Łucja Brook", "São Paulo"]),
     "Malayalam": ("സീത കൊച്ചിയിൽ താമസിക്കുന്നു.", ["സീത", "കൊച്ചിയിൽ"]),
     "Sinhala": ("සීතා කොළඹ ජීවත් වෙනවා.", ["සීතා", "කොළඹ"]),
     "Tamil": ("சீதா சென்னையில் வசிக்கிறார்.", ["சீதா", "சென்னையில்"]),
