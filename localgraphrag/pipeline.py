@@ -196,7 +196,7 @@ def _nothing_found(empty: Sequence[Outcome[Extraction]], engine: Engine) -> str:
     replies = [c.text or c.error for c in engine.replies] if isinstance(engine, Overheard) else []
     failed = [outcome.error for outcome in empty if not outcome.ok]
     if failed:
-        saw = f"{len(failed)} of them failed, the first with: {failed[0][:300]}"
+        saw = f"{len(failed)} of them failed, the first with: {failed[0][:300].rstrip('.')}"
     elif replies and not all(outcome.cached for outcome in empty):
         saw = f"The last replies of the model were: {' | '.join(text[:200] for text in replies)}"
     else:

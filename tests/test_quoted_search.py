@@ -387,6 +387,14 @@ def test_a_heading_that_only_begins_the_text_is_not_said_twice():
         assert written.paragraphs[0].heading == ""
 
 
+def test_a_heading_of_several_paragraphs_in_a_row_stands_over_the_first():
+    given = [
+        {"heading": heading, "text": text} for heading, text in (("Hope", SINGS), ("Hope", LEAKS), ("Fear", SINGS))
+    ]
+    written = read_headed(dumps(answer=given), [SINGS, LEAKS], "", "")
+    assert [paragraph.heading for paragraph in written.paragraphs] == ["(Hope)", "", "(Fear)"]
+
+
 def test_the_first_source_of_a_citation_is_where_the_quoted_words_stand():
     texts = ["Fog.  The choir sings\nin the mill on Sundays.", "The choir sings in the mill on Sundays."]
     chunks = [Chunk(f"t{i}", f"d{i}", "D", i, 100 * i, 100 * i + len(t), t, 9) for i, t in enumerate(texts)]
@@ -427,7 +435,10 @@ def test_vector_search_refuses_what_the_chunks_do_not_say():
     assert near.text.startswith("Ana Lind leads the choir. [1]") and len(near.record["reply"]["refused"]) == 1
     mixed = " ".join(word for chunk in CHUNKS for word in chunk.text.split()[::4])
     assert mixed[:40] not in asked(("Mixed", mixed[:400])).text
-    assert "hold no answer" in asked(("Harvest", "Barley harvests abound everywhere.")).text
+    assert (
+        "the model wrote one sentence, which is left out"
+        in asked(("Harvest", "Barley harvests abound everywhere.")).text
+    )
     assert "hold no answer" in asked(("None", "The texts do not say who leads.")).text
 
 

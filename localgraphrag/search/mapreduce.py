@@ -291,7 +291,8 @@ class MapReduce:
         unit = one_turn("reduce", self._name("answer"), request, read, Written, shown)
         outcome = run_all(self.runner, [unit])[unit.name]
         if not outcome.ok:
-            raise ModelError(f"The answer could not be written from {len(points)} points: {outcome.error}. Ask again.")
+            error = outcome.error.rstrip(".")
+            raise ModelError(f"The answer could not be written from {len(points)} points: {error}. Ask again.")
         return outcome
 
     @property

@@ -160,11 +160,12 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
     Sentence by sentence: one that brings in a name of the example, or that `shown` does not bear out, is refused. A
     heading that says more than what is left of its paragraph is set in round brackets: it is the model's own reading,
     as a theme is. One that was cut off, that names what the paragraph does not, or of whose paragraph a sentence is
-    refused, is left out.
+    refused, is left out. One that several paragraphs in a row have stands over the first.
     """
     grounding = Grounding("\n".join(shown), question, example)
     kept: list[Paragraph] = []
     refused: list[Paragraph] = []
+    above = ""
     for given in json.loads(text)["answer"]:
         words = whole(given["text"], PARAGRAPH_CHARACTERS)
         kept_here: list[str] = []
@@ -180,7 +181,9 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
             left = "".join(kept_here).strip()
             whole_paragraph = "".join(kept_here) == words
             heading = _heading(given["heading"], left, shown, grounding, own=whole_paragraph)
-            kept.append(Paragraph(left, tuple(cites), heading))
+            stands = heading == above  # over this paragraph too
+            kept.append(Paragraph(left, tuple(cites), "" if stands else heading))
+            above = heading
     return Written(tuple(kept), tuple(refused))
 
 

@@ -115,7 +115,8 @@ def vector_search(
     unit = one_turn("answer", "SS answer", search.request(passages), search.reader(passages), Written, passages)
     outcome = run_all(runner, [unit])[unit.name]
     if outcome.value is None:
-        raise ModelError(f"The answer could not be written from {len(passages)} chunks: {outcome.error}. Ask again.")
+        error = outcome.error.rstrip(".")
+        raise ModelError(f"The answer could not be written from {len(passages)} chunks: {error}. Ask again.")
     said = search.said(passages)
     text, citations = render(
         outcome.value,
@@ -123,9 +124,20 @@ def vector_search(
         chunk_provenance(given.values()),
         lambda label: said[label - 1][1] if search.quoted else "",
     )
-    text = text or f"The {len(passages)} chunks nearest to the question, of {len(given)}, hold no answer to it."
+    text = text or _nothing_said(len(passages), len(given), len(outcome.value.refused))
     reply = {"reply": as_record(outcome.value), "cached_calls": int(outcome.cached), "usage": as_record(outcome.usage)}
     return Answer(asked, "ss", None, text, citations, outcome.usage, {**record, **reply})
+
+
+def _nothing_said(shown: int, of: int, refused: int) -> str:
+    nearest = f"The {shown} chunks nearest to the question, of {of},"
+    if not refused:
+        return f"{nearest} hold no answer to it."
+    wrote = "one sentence, which is" if refused == 1 else f"{refused} sentences, which are"
+    return (
+        f"{nearest} hold no answer to it that stands there: the model wrote {wrote} left out, as no sentence of "
+        "the chunks bears it out (the record has it). A question about the whole is for the global method."
+    )
 
 
 def nearest(question: str, vectors: Vectors, embedder: Embedder) -> list[tuple[str, float]]:
