@@ -67,11 +67,16 @@ def matcher(tokenizer: Any, grammar_text: str) -> Any:
 
 def check_reply(output: Any, text: str) -> None:
     """Raise ModelError unless `text` is complete and valid under the output type."""
-    checking = matcher(_byte_tokenizer(), grammar(output))
+    checking = _byte_matcher(grammar(output)).deep_copy()  # compiling one takes longer than reading most replies
     data = text.encode()
     taken = checking.try_consume_tokens(list(data))
     if taken < len(data) or not checking.is_accepting():
         raise ModelError(f"The reply is not valid under its output type at byte {taken} of {len(data)}: {text[:400]!r}")
+
+
+@lru_cache(maxsize=1024)
+def _byte_matcher(grammar_text: str) -> Any:
+    return matcher(_byte_tokenizer(), grammar_text)
 
 
 @lru_cache(maxsize=1)
