@@ -28,7 +28,7 @@ from localgraphrag.prompts import Prompts
 from localgraphrag.quotes import Quote, cut, descriptions, links, quotes
 from localgraphrag.sentences import sentences, whole, whole_sentences
 
-VERSION = 3
+VERSION = 4
 
 Status = Literal["true", "false", "suspected"]
 

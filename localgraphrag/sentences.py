@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _BULLET = r"\s*(?:[-*+•|>]|\d{1,3}[.)]\s|#)"
-_FIELD = r"\s*[^\W\d_][\w' ]{0,30}:(?:\s|$)"  # "Foreman: Dace Orrell"
+# "Foreman: Dace Orrell", "author: Ada"; of several words only with a capital, as a wrapped line may have a colon
+_FIELD = r"\s*(?:[^\W\d_][\w']{0,30}|(?![a-zß-ÿ])[^\W\d_][\w' ]{0,30}):(?:\s|$)"
 _NEW_LINE = re.compile(rf"\n(?={_BULLET}|{_FIELD})")
 _CLAUSED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # scripts that mark the end of a clause by a space, and no other way
@@ -19,6 +20,7 @@ _FEW_WORDS = 8
 ENDS = (".", "!", "?", "…", "।", "。", "！", "？", "؟", "።", "။", "។")
 _SHORT_LINE = 50  # characters; prose is wrapped at more
 _ASKS, _OPENS, _GOES_ON = ("?", "？", "؟"), ('"', "'", "“", "‘", "«", "„"), (",", ";", ":", ")")
+_QUOTES = "\"'“”‘’«»()"
 _MARKS = re.compile(r"^[\s#*_>|•+-]+(?=\S)|[\s*_|]+$")
 
 
@@ -35,6 +37,10 @@ def sentences(text: str) -> list[Sentence]:
 
     >>> [s.text for s in sentences("Dr. Lind came\nat noon. He left.\n- one thing\n- another")]
     ['Dr. Lind came at noon.', 'He left.', 'one thing', 'another']
+    >>> [s.text for s in sentences("Crew of the long and open boat of Ness\nForeman: Ada Lind\nLength of it: 9 m")]
+    ['Crew of the long and open boat of Ness', 'Foreman: Ada Lind', 'Length of it: 9 m']
+    >>> [s.text for s in sentences("We have pared this down to the very least there is\nto do: a council and rules.")]
+    ['We have pared this down to the very least there is to do: a council and rules.']
     """
     from sentencex import segment
 
@@ -74,10 +80,19 @@ def is_statement(text: str) -> bool:
     ([True, False, False, False], True)
     """
     long_enough = len(text.split()) >= _LEAST_WORDS or bool(re.search(f"[{_UNSPACED}]{{{_LEAST_CHARACTERS}}}", text))
-    bare = text.strip("\"'“”‘’«»()")
-    ended = bare.endswith(ENDS) or bool(re.search(f"[{_CLAUSED}]$", bare))
+    bare = text.strip(_QUOTES)
     asks = text.endswith(_ASKS) or (bare.endswith(_ASKS) and text[:1] in _OPENS)
-    return long_enough and ended and not asks and text[:1] not in _GOES_ON
+    return long_enough and has_end(text) and not asks and text[:1] not in _GOES_ON
+
+
+def has_end(text: str) -> bool:
+    """Whether a sentence comes to its end, with a mark where its script has such marks.
+
+    >>> has_end("The dam was built."), has_end('He said: "No."'), has_end("The dam was built in the")
+    (True, True, False)
+    """
+    bare = text.rstrip().rstrip(_QUOTES)
+    return bare.endswith(ENDS) or bool(re.search(f"[{_CLAUSED}]$", bare))
 
 
 def is_brief(text: str) -> bool:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from localgraphrag.config import Settings
     from localgraphrag.prompts import Prompts
 
-VERSION = 5
+VERSION = 6
 """Of the code behind a report. Raise it when the same reply would become another report."""
 
 OF_ONE_RECORD = 0.7

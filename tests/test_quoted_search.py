@@ -387,6 +387,19 @@ def test_a_heading_that_only_begins_the_text_is_not_said_twice():
         assert written.paragraphs[0].heading == ""
 
 
+def test_a_sentence_that_breaks_off_is_completed_or_marked():
+    long = 'The members are all of those listed in the "Python core" team of the [old] site.'
+    cut = "The members are all of those listed in the"
+    for words, shown, text in (
+        (cut, long, long.replace("[", "(").replace("]", ")")),
+        (f"{SINGS} {cut}", long, f"{SINGS} {long.replace('[', '(').replace(']', ')')}"),
+        (cut, "The members, all of those listed in the team, are few.", f"{cut} …"),
+        (f"{long[:64]}.", long, f"{long[:64]}."),
+    ):
+        written = read_headed(dumps(answer=[{"heading": "...", "text": words}]), [SINGS, shown], "", "")
+        assert [paragraph.text for paragraph in written.paragraphs] == [text]
+
+
 def test_a_heading_of_several_paragraphs_in_a_row_stands_over_the_first():
     given = [
         {"heading": heading, "text": text} for heading, text in (("Hope", SINGS), ("Hope", LEAKS), ("Fear", SINGS))

@@ -22,7 +22,7 @@ from localgraphrag.llm.units import Conversation, Unit
 from localgraphrag.search.answer import Citation, Source
 from localgraphrag.search.passages import Passage
 from localgraphrag.search.sources import Provenance
-from localgraphrag.sentences import fold, is_statement, sentences, whole
+from localgraphrag.sentences import fold, has_end, is_statement, sentences, whole
 
 T = TypeVar("T")
 
@@ -33,6 +33,7 @@ MAX_POINTS = 5
 MAX_QUOTED_POINTS = 8  # a quoted point costs the model little
 POINT_CHARACTERS, PARAGRAPH_CHARACTERS, HEADING_CHARACTERS = 300, 500, 70
 MAX_PARAGRAPHS = 6
+LEAST_BEGUN = 20  # characters by which a sentence is known
 SAME = 92  # of 100; above it two texts say the same in other punctuation or word endings
 
 
@@ -167,7 +168,7 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
     refused: list[Paragraph] = []
     above = ""
     for given in json.loads(text)["answer"]:
-        words = whole(given["text"], PARAGRAPH_CHARACTERS)
+        words = _ended(whole(given["text"], PARAGRAPH_CHARACTERS), shown)
         kept_here: list[str] = []
         cites: dict[int, None] = {}
         for sentence in _pieces(words):
@@ -185,6 +186,21 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
             kept.append(Paragraph(left, tuple(cites), "" if stands else heading))
             above = heading
     return Written(tuple(kept), tuple(refused))
+
+
+def _ended(words: str, shown: Sequence[str]) -> str:
+    """A paragraph whose last sentence breaks off, as at a quotation mark, which ends the reply's string.
+
+    Where it is the beginning of a sentence that was shown, the rest of that follows; else it gets a mark.
+    """
+    *before, last = _pieces(words)
+    if not last.strip() or has_end(last):
+        return words
+    begun = fold(last)
+    whole_ones = (text for text in shown if len(begun) >= LEAST_BEGUN and fold(text).startswith(begun))
+    rest = next((quotation(shortened(text), 0).text for text in whole_ones), f"{begun} …")
+    space = last[: len(last) - len(last.lstrip())]
+    return "".join([*before, space, rest])
 
 
 def _heading(given: str, text: str, shown: Sequence[str], grounding: Grounding, *, own: bool) -> str:
