@@ -23,7 +23,16 @@ from localgraphrag.search.answer import Source
 from localgraphrag.search.mapreduce import MOST_READ, Candidate, MapReduce
 from localgraphrag.search.nearness import GENERAL, Nearness, generality
 from localgraphrag.search.passages import Passage, chunk_passage, split
-from localgraphrag.search.reply import HEADING_CHARACTERS, listed, read_headed, read_quoted_map, statements
+from localgraphrag.search.reply import (
+    HEADING_CHARACTERS,
+    Paragraph,
+    Written,
+    listed,
+    read_headed,
+    read_quoted_map,
+    render,
+    statements,
+)
 from localgraphrag.search.sources import Provenance
 from localgraphrag.sentences import is_brief
 
@@ -63,7 +72,7 @@ def ask(engine, **more):
 
 def test_points_are_statements_and_paragraphs_find_their_sources():
     answer = ask(model(("The dam leaks since the flood", "Since the flood the dam leaks."), ("...", SINGS)))
-    assert answer.text == f"The dam leaks since the flood\nSince the flood the dam leaks. [1]\n\n{SINGS} [2]"
+    assert answer.text == f"The dam leaks since the flood\nSince the flood the dam leaks. [1]\n\n* * *\n\n{SINGS} [2]"
     assert [citation.id for citation in answer.citations] == ["c-dam", "c-choir"]
     assert [taken["text"] for taken in answer.record["taken"]] == [LEAKS, SINGS]
 
@@ -274,7 +283,7 @@ def test_what_makes_an_answer_up_is_not_stored_with_the_reply():
     """The same points can be near to the question or far, as the embedder and the other statements have it."""
     search = MapReduce("ts", None, "chunks", 0, SETTINGS, PROMPTS, EngineRunner(model(("...", SINGS))), None, Leaning())
     points = [Candidate(1, 1, 90, LEAKS, ()), Candidate(1, 2, 80, SINGS, ())]
-    stored = search.reduce(QUESTION, points).value
+    stored = search.reduce(QUESTION, points, ()).value
     assert [paragraph.text for paragraph in stored.paragraphs] == [SINGS]
     told = search._made_up(stored, points, Nearness(Leaning(), QUESTION, [LEAKS, SINGS]))
     assert [paragraph.text for paragraph in told.paragraphs] == [SINGS, LEAKS]
@@ -400,12 +409,74 @@ def test_a_sentence_that_breaks_off_is_completed_or_marked():
         assert [paragraph.text for paragraph in written.paragraphs] == [text]
 
 
-def test_a_heading_of_several_paragraphs_in_a_row_stands_over_the_first():
-    given = [
-        {"heading": heading, "text": text} for heading, text in (("Hope", SINGS), ("Hope", LEAKS), ("Fear", SINGS))
+def test_a_heading_stands_over_what_it_is_of_and_once():
+    passage = chunk_passage(CHUNKS[0])
+    places = Provenance(Hierarchy(()), {}, Graph((), (), ()), CHUNKS)
+
+    def shown(*headings_and_texts):
+        paragraphs = tuple(Paragraph(text, (1,), heading) for heading, text in headings_and_texts)
+        return render(Written(paragraphs), lambda _label: (passage,), places)[0].split("\n\n")
+
+    fog = "Fog stood over the valley."
+    assert shown(("Hope", SINGS), ("Hope", LEAKS), ("Fear", fog)) == [
+        f"Hope\n{SINGS} [1]",
+        f"{LEAKS} [1]",
+        f"Fear\n{fog} [1]",
     ]
-    written = read_headed(dumps(answer=given), [SINGS, LEAKS], "", "")
-    assert [paragraph.heading for paragraph in written.paragraphs] == ["(Hope)", "", "(Fear)"]
+    assert shown(("Hope", SINGS), ("", LEAKS), ("", fog)) == [
+        f"Hope\n{SINGS} [1]",
+        "* * *",
+        f"{LEAKS} [1]",
+        f"{fog} [1]",
+    ]
+    assert shown(("", SINGS), ("", LEAKS)) == [f"{SINGS} [1]", f"{LEAKS} [1]"]
+    # the paragraph that had the heading first is left out, since it says again what stands above
+    assert shown(("Hope", SINGS), ("Fear", SINGS), ("Fear", LEAKS)) == [f"Hope\n{SINGS} [1]", f"Fear\n{LEAKS} [1]"]
+
+
+def test_an_answer_is_tied_to_all_that_its_points_were_written_from():
+    seen = []
+
+    class Noting(EngineRunner):
+        def run(self, units):
+            given = list(units)
+            seen.extend(given)
+            return super().run(given)
+
+    settings = SETTINGS.model_copy(update={"descriptions": "written"})
+    point = {"score": 80, "points": [{"sources": [1], "text": "The dam leaks.", "score": 80}]}
+    engine = ScriptedEngine(
+        lambda _m, request: (
+            dumps(**point) if request.key.startswith("map") else dumps(answer=[{"cites": [1], "text": "So."}])
+        )
+    )
+    text_search(QUESTION, chunks=CHUNKS, settings=settings, prompts=PROMPTS, runner=Noting(engine))
+    assert set(seen[-1].chunks) == {chunk.id for unit in seen[:-1] for chunk in CHUNKS if chunk.id in unit.chunks}
+    assert len(seen[-1].chunks) > 1
+
+
+def test_a_stored_answer_counts_sentences_as_they_are_divided_now(monkeypatch):
+    embedder = HashEmbedder()
+    vectors = ([c.id for c in CHUNKS], np.asarray(embedder.embed([c.text for c in CHUNKS])))
+    keys = []
+
+    class Noting(EngineRunner):
+        def run(self, units):
+            given = list(units)
+            keys.extend(unit.key("m") for unit in given)
+            return super().run(given)
+
+    def ask_now():
+        vector_search(
+            QUESTION, chunks=CHUNKS, vectors=vectors, embedder=embedder, settings=SETTINGS, prompts=PROMPTS,
+            runner=Noting(model(("...", SINGS))),
+        )  # fmt: skip
+
+    ask_now()
+    ask_now()
+    monkeypatch.setattr(Passage, "said", property(lambda passage: [passage.text]))
+    ask_now()
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_the_first_source_of_a_citation_is_where_the_quoted_words_stand():

@@ -693,7 +693,7 @@ def test_units_name_the_chunks_whose_text_they_have_seen():
 
     ask_global(reader({"dam": 80}), runner=Watcher(reader({"The dam leaks": 80})))
     assert [(unit.stage, sorted(unit.chunks)) for unit in seen] == [
-        ("map", ["t0", "t1", "t2", "t3"]), ("reduce", ["t0", "t1"]),
+        ("map", ["t0", "t1", "t2", "t3"]), ("reduce", ["t0", "t1", "t2", "t3"]),
     ]  # fmt: skip
 
 

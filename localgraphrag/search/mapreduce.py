@@ -138,7 +138,7 @@ class MapReduce:
         if not chosen.taken:
             text = self._nothing(passages, outcomes)
             return Answer(question, self.method, self.level, text, (), usage, {**record, "usage": as_record(usage)})
-        reduced = self.reduce(question, chosen.taken)
+        reduced = self.reduce(question, chosen.taken, [p for c in chosen.taken for p in batches[c.batch - 1]])
         assert reduced.value is not None
         usage += reduced.usage
         written = self._made_up(reduced.value, chosen.taken, near) if self.quoted else reduced.value
@@ -283,12 +283,14 @@ class MapReduce:
         example = "".join(message.content for message in self._map_prefix()[1:])
         return Grounding(shown, "", example).foreign(point.text)
 
-    def reduce(self, question: str, points: Sequence[Candidate]) -> Outcome[Written]:
-        """Write the answer from the points, in one call. Raises ModelError when it fails."""
+    def reduce(self, question: str, points: Sequence[Candidate], seen: Sequence[Passage]) -> Outcome[Written]:
+        """Write the answer from the points, in one call. Raises ModelError when it fails.
+
+        `seen`: all that the model had before it when it wrote the points, cited or not: their words can be in it.
+        """
         request = self._reduce_request(question, points)
-        shown = [passage for point in points for passage in point.passages]
         read = partial(self._borne_out, points, question) if self.quoted else read_answer
-        unit = one_turn("reduce", self._name("answer"), request, read, Written, shown)
+        unit = one_turn("reduce", self._name("answer"), request, read, Written, seen)
         outcome = run_all(self.runner, [unit])[unit.name]
         if not outcome.ok:
             error = outcome.error.rstrip(".")

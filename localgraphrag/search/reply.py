@@ -26,13 +26,14 @@ from localgraphrag.sentences import fold, has_end, is_statement, sentences, whol
 
 T = TypeVar("T")
 
-VERSION = 5
+VERSION = 6
 """Of the code behind a reply. Raise it when the same words would become another result."""
 
 MAX_POINTS = 5
 MAX_QUOTED_POINTS = 8  # a quoted point costs the model little
 POINT_CHARACTERS, PARAGRAPH_CHARACTERS, HEADING_CHARACTERS = 300, 500, 70
 MAX_PARAGRAPHS = 6
+APART = "* * *"
 LEAST_BEGUN = 20  # characters by which a sentence is known
 SAME = 92  # of 100; above it two texts say the same in other punctuation or word endings
 
@@ -161,12 +162,11 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
     Sentence by sentence: one that brings in a name of the example, or that `shown` does not bear out, is refused. A
     heading that says more than what is left of its paragraph is set in round brackets: it is the model's own reading,
     as a theme is. One that was cut off, that names what the paragraph does not, or of whose paragraph a sentence is
-    refused, is left out. One that several paragraphs in a row have stands over the first.
+    refused, is left out.
     """
     grounding = Grounding("\n".join(shown), question, example)
     kept: list[Paragraph] = []
     refused: list[Paragraph] = []
-    above = ""
     for given in json.loads(text)["answer"]:
         words = _ended(whole(given["text"], PARAGRAPH_CHARACTERS), shown)
         kept_here: list[str] = []
@@ -182,9 +182,7 @@ def read_headed(text: str, shown: Sequence[str], question: str, example: str) ->
             left = "".join(kept_here).strip()
             whole_paragraph = "".join(kept_here) == words
             heading = _heading(given["heading"], left, shown, grounding, own=whole_paragraph)
-            stands = heading == above  # over this paragraph too
-            kept.append(Paragraph(left, tuple(cites), "" if stands else heading))
-            above = heading
+            kept.append(Paragraph(left, tuple(cites), heading))
     return Written(tuple(kept), tuple(refused))
 
 
@@ -279,10 +277,12 @@ def one_turn(
     result: type[T],
     passages: Sequence[Passage],
     *,
+    beside: Sequence[str] = (),
     check: Callable[[Completion], None] | None = None,
 ) -> Unit[T]:
     """A unit of one request and its reply. Its key holds all that the model is given and may say.
 
+    `beside`: what else the result depends on, as the sentences that its numbers count.
     `check` looks at a reply before it is read, and raises ConversationError for one that does not count.
     """
 
@@ -295,7 +295,7 @@ def one_turn(
     shown = (*(message.content for message in request.prefix), request.prompt, request.output.schema)
     sampling = (str(request.max_tokens), str(request.seed), str(request.temperature))
     chunks = tuple(dict.fromkeys(chunk_id for passage in passages for chunk_id in passage.chunk_ids))
-    return Unit(stage, VERSION, name, (*shown, *sampling), result, ask, chunks)
+    return Unit(stage, VERSION, name, (*shown, *sampling, *beside), result, ask, chunks)
 
 
 def same(text: str, other: str) -> bool:
@@ -335,12 +335,14 @@ def render(
     provenance : resolves them to the documents.
     quoted : the statement of a document that a label stands for, or "": where it stands is the first source.
 
-    Marks count the reports or chunks cited, in the order in which they are first cited.
+    Marks count the reports or chunks cited, in the order in which they are first cited. A heading that several
+    paragraphs in a row have stands over the first; what has none is set apart from what has one.
     """
     numbers: dict[tuple[str, str], int] = {}
     cited: list[Passage] = []
     places: list[dict[Source, None]] = []
     lines: list[str] = []
+    above = ""
     for paragraph in distinct(written).paragraphs:
         marks: dict[int, None] = {}
         for label, passage in [(cited_by, passage) for cited_by in paragraph.cites for passage in shown(cited_by)]:
@@ -351,7 +353,10 @@ def render(
             number = numbers[passage.kind, passage.id]
             marks[number] = None
             places[number - 1] |= dict.fromkeys(provenance.of_words(quoted(label), passage.chunk_ids))
-        heading = f"{paragraph.heading}\n" if paragraph.heading else ""
+        if above and not paragraph.heading:
+            lines.append(APART)
+        heading = f"{paragraph.heading}\n" if paragraph.heading and paragraph.heading != above else ""
+        above = paragraph.heading
         lines.append(f"{heading}{paragraph.text} {''.join(f'[{number}]' for number in sorted(marks))}")
     citations = tuple(
         _citation(number, passage, provenance, words)

@@ -112,12 +112,15 @@ def vector_search(
     if not passages:
         text = "There are no chunks with vectors, so there is nothing to answer from. No model was called."
         return Answer(asked, "ss", None, text, (), Usage(), {**record, "cached_calls": 0, "usage": as_record(Usage())})
-    unit = one_turn("answer", "SS answer", search.request(passages), search.reader(passages), Written, passages)
+    said = search.said(passages)
+    unit = one_turn(
+        "answer", "SS answer", search.request(passages), search.reader(passages), Written, passages,
+        beside=[sentence for _, sentence in said],
+    )  # fmt: skip
     outcome = run_all(runner, [unit])[unit.name]
     if outcome.value is None:
         error = outcome.error.rstrip(".")
         raise ModelError(f"The answer could not be written from {len(passages)} chunks: {error}. Ask again.")
-    said = search.said(passages)
     text, citations = render(
         outcome.value,
         lambda label: (passages[said[label - 1][0] - 1] if search.quoted else passages[label - 1],),
