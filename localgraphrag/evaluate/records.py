@@ -12,6 +12,7 @@ from typing import Any
 
 from localgraphrag.errors import ConfigError, explained
 from localgraphrag.llm.units import content_hash
+from localgraphrag.search.reply import APART
 
 FOLDER = "evaluation"
 
@@ -121,12 +122,12 @@ def plain(value: Any) -> Any:
 
 
 def without_marks(text: str) -> str:
-    """The text of an answer without its marks of citation.
+    r"""The text of an answer without its marks: of citation, and between what has a heading and what has none.
 
-    >>> without_marks("The pier is closed. [1][3]")
-    'The pier is closed.'
+    >>> without_marks("The pier is closed. [1][3]\n\n* * *\n\nIt rained. [2]").split("\n\n")
+    ['The pier is closed.', 'It rained.']
     """
-    return _MARK.sub("", text)
+    return _MARK.sub("", text.replace(f"\n\n{APART}\n\n", "\n\n"))
 
 
 def write_text(path: Path, text: str) -> None:
