@@ -1,6 +1,7 @@
 """Shared fixtures, and the walls around every test: no network, and a home that is empty but for the model files.
 
-Real corpora are read from LOCALGRAPHRAG_TEST_DATA (default ../shared/data beside the checkout).
+Real corpora are read from the folder LOCALGRAPHRAG_TEST_DATA, by default `shared/data` next to
+the repository's; tests that need one are skipped where it is absent.
 """
 
 from __future__ import annotations
