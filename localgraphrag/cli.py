@@ -54,6 +54,8 @@ TitleColumnOption = Annotated[str | None, typer.Option(metavar="NAME", help="Col
 
 def main() -> None:
     """Run the command line and exit: an error made on purpose, or a file in the way, is one line and exit code 2."""
+    if sys.stdout is None:  # Python's way of saying that it was closed; the next file opened would take its place
+        _stop("Standard output is closed, so nothing can be printed. Leave it open, or send it to a file or /dev/null.")
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
@@ -76,10 +78,15 @@ def main() -> None:
     except OSError as error:
         if debug:
             raise
-        if not isinstance(error.filename, str):
-            _stop(f"The output, or a file, cannot be written: {error.strerror or error}. See whether the disk is full.")
-        remedy = "Name another place, or see what is there and who may write to it."
-        _stop(f"{Path(error.filename).absolute()} cannot be used: {error.strerror}. {remedy}")
+        _stop(_in_words(error))
+
+
+def _in_words(error: OSError) -> str:
+    """Which file is in the way, and what to do."""
+    if not isinstance(error.filename, str):
+        return f"The output, or a file, cannot be written: {error.strerror or error}. See whether the disk is full."
+    remedy = "Name another place, or see what is there and who may write to it."
+    return f"{Path(error.filename).absolute()} cannot be used: {error.strerror}. {remedy}"
 
 
 def _unread() -> NoReturn:

@@ -42,17 +42,39 @@ def expanded(path: Path) -> Path:
 def project_folder(given: str | Path) -> Path:
     """The project's folder, which need not be there yet; `~` is the home.
 
-    Raises ConfigError for what is no path, and where a file is in the place of the folder or on the way to it.
+    Raises ConfigError for what is no path or cannot be one (too long, on a drive that is not there), and where a file
+    is in the place of the folder or on the way to it.
     """
     if not isinstance(given, (str, os.PathLike)):
         raise ConfigError(f"The project's folder was given as {given!r}; it must be a path: a text or a Path.")
     folder = expanded(Path(given))
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    try:
+        there = nearest(folder)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"The project's folder was given as {str(given)!r}, which cannot be used: {why}.") from error
+    if there is None:
+        raise ConfigError(
+            f"The project's folder was given as {given}, but {folder.absolute().anchor} is not there. Name a folder on "
+            "a drive of this machine."
+        )
     if not there.is_dir():
         inside = there == folder.absolute() and there.name in (INDEX_FILE, SETTINGS_FILE)
         mend = f"give the folder that it is in: {there.parent}" if inside else "name a folder, or a new one"
         raise ConfigError(f"The project's folder was given as {given}, but {there} is a file; {mend}.")
     return folder
+
+
+def nearest(path: Path) -> Path | None:
+    """The path if it is there, else the closest folder on the way to it; None where not even its drive is there.
+
+    Raises OSError or ValueError for what cannot be a path.
+    """
+    for place in (path.absolute(), *path.absolute().parents):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            place.stat()  # `exists` hides other errors in some versions of Python
+            return place
+    return None
 
 
 def paths_given(paths: str | Path | Iterable[str | Path] | None) -> list[str | Path] | None:

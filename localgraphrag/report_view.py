@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from localgraphrag.summaries import Coverage
 
 LINKS = 25
-"""Most links of one kind that are printed; JSON has them all."""
+"""Most links of one kind that are printed of one thing; a list is printed whole, and JSON has them all."""
 
 PASSAGES = 3
 """Most passages printed of one thing, and of one citation."""
@@ -182,10 +182,11 @@ def print_shown(shown: Shown) -> None:
     for kind, group in groupby(sorted(shown.links, key=lambda link: _ORDER.index(link.kind)), lambda link: link.kind):
         links = list(group)
         write(f"\n{_PLURAL[kind]} ({len(links)})")
-        for link in links[:LINKS]:
+        most = len(links) if shown.kind == "list" else LINKS
+        for link in links[:most]:
             write(f"  {one_line(link.title)} ({one_line(link.relation)})  [{link.id}]")
-        if len(links) > LINKS:
-            write(f"  and {len(links) - LINKS} more (--json shows all)")
+        if len(links) > most:
+            write(f"  and {len(links) - most} more (--json shows all)")
     for passage in shown.passages[:PASSAGES]:
         write(f"\n{', '.join(passage.sources)}  [{passage.chunk_id}]")
         write_marked(passage.text, passage.spans, around=None if own_text else 160)

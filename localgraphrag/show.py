@@ -318,6 +318,12 @@ class _Shower:
     def _near(self, reference: str) -> str:
         from rapidfuzz import fuzz, process
 
+        levels = len(self.index.hierarchy.levels)
+        if levels and re.fullmatch(r"[Cc]\d+", reference):
+            there = "level 0 alone" if levels == 1 else f"levels 0 to {levels - 1}"
+            return f"There is no level '{reference}'; the index has {there}. `show C0` lists level 0."
+        if len(reference) < BEGINNING and re.fullmatch(r"[a-z]-[0-9a-f]*", reference):
+            return f"'{reference}' is too little of an id: give at least {BEGINNING} characters of it."
         known = [n.name for n in self.index.graph.nodes]
         known += [path for d in self.index.documents for path in d.sources]
         near = process.extract(reference, known, scorer=fuzz.WRatio, limit=5, score_cutoff=50)

@@ -387,6 +387,24 @@ def hub(monkeypatch):
     server.server_close()
 
 
+def test_a_missing_model_is_told_with_each_place_once(models, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def looked(given, kind="language"):
+        with pytest.raises(ModelMissingError) as caught:
+            resolve_model(given, kind, tmp_path / "p")
+        return str(caught.value).partition("Looked at ")[2].partition(". Give")[0].split(", ")
+
+    missing = str(tmp_path / "nope.gguf")
+    assert looked(missing) == [missing]
+    named = [str(tmp_path / "p" / "models" / "nope.gguf"), str(models / "nope.gguf")]
+    assert looked("nope") == [str(tmp_path / "nope"), *named]
+    assert looked("nope.gguf") == [missing, *named]
+    assert looked("nope", "embedding") == [str(tmp_path / "nope")]
+    put(models / "own.gguf")
+    assert resolve_model("own") == resolve_model("own.gguf")
+
+
 def test_a_broken_download_goes_on_where_it_stopped(models, hub):
     hub.cut = 6000
     with pytest.raises(ModelError, match="broke off after 6,000 of 10,244 bytes"):

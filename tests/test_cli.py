@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import localgraphrag.llm
-from localgraphrag import Project, cli, cli_models, console, errors, models
+from localgraphrag import Project, cli, cli_models, console, errors, models, report_view
 from localgraphrag.llm.scripted import ScriptedEngine
+from localgraphrag.show import Link, Shown
 from tests import workbench
+from tests.test_config import no_drive
 from tests.test_documents import a_docx, a_pdf, encrypted
 
 REPO = Path(__file__).parents[1]
@@ -479,6 +481,23 @@ def test_a_reader_that_has_enough_ends_it_quietly(arguments):
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def test_a_closed_output_is_said_in_one_line():
+    command = 'exec "$0" -m localgraphrag models list --json >&-'
+    done = subprocess.run(["sh", "-c", command, sys.executable], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "Standard output is closed" in done.stderr
+
+
+def test_a_list_is_printed_whole_and_links_of_one_thing_in_part(capsys):
+    links = tuple(Link("entity", f"e-{n}", f"name {n}", "") for n in range(report_view.LINKS + 1))
+    report_view.print_shown(Shown("list", "entities", "entities", "", links=links))
+    out = capsys.readouterr().out
+    assert (out.count("[e-"), "more" in out) == (len(links), False)
+    report_view.print_shown(Shown("entity", "e-x", "x", "", links=links))
+    out = capsys.readouterr().out
+    assert (out.count("[e-"), "and 1 more (--json shows all)" in out) == (report_view.LINKS, True)
+
+
 def test_the_demo_keeps_off_another_projects_index(indexed, tmp_path):
     code, out, err = indexed("demo", "-p", "p")
     assert (code, out) == (2, "")
@@ -552,7 +571,7 @@ def test_doctor_tells_how_much_of_a_model_it_has_hashed(tmp_path):
     assert 0 < told[0][1] < size
 
 
-def test_doctor_says_that_the_projects_folder_is_not_there(tmp_path):
+def test_doctor_says_that_the_projects_folder_is_not_there(tmp_path, monkeypatch):
     from localgraphrag.doctor import _disk
 
     assert (
@@ -560,6 +579,9 @@ def test_doctor_says_that_the_projects_folder_is_not_there(tmp_path):
         in _disk("disk", tmp_path / "no/such", "").found
     )
     assert _disk("disk", tmp_path, "").found.endswith(f"free at {tmp_path}")
+    monkeypatch.setattr(Path, "stat", no_drive)
+    gone = _disk("disk", tmp_path, "")
+    assert (gone.state, gone.found) == ("fail", f"{tmp_path.anchor} is not there")
 
 
 # Help

@@ -45,6 +45,20 @@ def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path):
                 make(given)
 
 
+def no_drive(path: Path, **_options: object) -> None:
+    """In place of `Path.stat`: a drive of Windows that is not there."""
+    raise FileNotFoundError(path)
+
+
+def test_a_folder_that_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch):
+    for given, why in (("x" * 300, "File name too long"), ("a\0b", "embedded null byte")):
+        with pytest.raises(ConfigError, match=f"project's folder was given as .* cannot be used: .*{why}"):
+            Project.open(given)
+    monkeypatch.setattr(Path, "stat", no_drive)
+    with pytest.raises(ConfigError, match="is not there. Name a folder on a drive of this machine"):
+        Project.open("x")
+
+
 @pytest.mark.parametrize("given", [b"x", 3, ["a", None], [b"x"], {1: 2}])
 def test_what_is_no_path_is_named_before_anything_is_done(given, tmp_path: Path):
     for verb in (Project.open(tmp_path / "p").index, Project.open(tmp_path / "p").estimate):

@@ -85,6 +85,15 @@ class TestIds:
         with pytest.raises(NotFoundError, match=f"no answer 'a-000000'. The latest: {answer.record['id']}"):
             project.show("a-000000")
 
+    def test_too_little_of_one_and_a_level_that_is_not_there(self, project: Project):
+        for id_ in ("t-0", "e-"):
+            with pytest.raises(NotFoundError, match=f"'{id_}' is too little of an id: give at least 4 characters"):
+                project.show(id_)
+        last = len(project.status().communities) - 1
+        assert last > 0
+        with pytest.raises(NotFoundError, match=f"no level 'C9'; the index has levels 0 to {last}"):
+            project.show("C9")
+
     def test_a_name_that_begins_as_an_answers_id_is_a_name(self, project: Project, docs: Path):
         (docs / "a-plan.txt").write_text("In the year 1900 Ada wrote a plan.", encoding="utf-8")
         project.index(docs)

@@ -127,9 +127,10 @@ def resolve_model(name_or_path: str | Path, kind: Kind = "language", beside: Pat
         )
     if entry is not None:
         return _resolve_entry(entry, folders)
-    path = _own_file(given, folders)
+    places = _places(given, kind, folders)
+    path = next((place for place in places if place.exists()), None)
     if path is None:
-        looked = ", ".join(map(str, [Path(given).absolute(), *(f / f"{given}.gguf" for f in folders)]))
+        looked = ", ".join(map(str, places))
         raise ModelMissingError(
             f"There is no model '{given}'. Looked at {looked}. Give a name of the catalogue ({_names(kind)}) "
             f"or the path of a {_FORM[kind]}; `localgraphrag models list` shows what is here."
@@ -256,12 +257,12 @@ def _resolve_entry(entry: Entry, folders: list[Path]) -> ModelFile:
     )
 
 
-def _own_file(given: str, folders: list[Path]) -> Path | None:
-    path = expanded(Path(given))
-    if path.exists():
-        return path.absolute()
-    named = [folder / f"{given}.gguf" for folder in folders if Path(given).name == given]
-    return next((p for p in named if p.exists()), None)
+def _places(given: str, kind: Kind, folders: list[Path]) -> list[Path]:
+    """Where a model that is not of the catalogue can be: at its path, or by its name in the models folders."""
+    places = [expanded(Path(given)).absolute()]
+    if kind == "language" and Path(given).name == given:
+        places += [folder / f"{given.removesuffix('.gguf')}.gguf" for folder in folders]
+    return list(dict.fromkeys(places))
 
 
 def _weights(folder: Path) -> Path:
