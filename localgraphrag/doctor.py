@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from localgraphrag.config import INDEX_FILE, Settings, models_folder
+from localgraphrag.config import INDEX_FILE, Settings, models_folder, nearest
 from localgraphrag.errors import LocalGraphRAGError, ModelError
 from localgraphrag.llm.catalog import Kind, ModelFile, Tick, catalog, resolve_model, verify_model
 
@@ -187,7 +187,9 @@ def _threads(settings: Settings) -> Check:
 
 
 def _disk(name: str, folder: Path, remedy: str) -> Check:
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    there = nearest(folder)
+    if there is None:
+        return Check(name, "fail", f"{folder.absolute().anchor} is not there", remedy)
     free = shutil.disk_usage(there).free
     found = f"{free / 1e9:.1f} GB free at {there}"
     if there != folder.absolute():
