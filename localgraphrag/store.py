@@ -134,11 +134,29 @@ class Store:
             database.execute("PRAGMA secure_delete = ON")
             database.execute("PRAGMA temp_store = MEMORY")  # no text in the system's temporary folder
             database.execute("PRAGMA foreign_keys = ON")
-            self._migrate(database)
+            try:
+                self._migrate(database)
+            except sqlite3.OperationalError as error:
+                if self.writer or _primary(error) != sqlite3.SQLITE_READONLY:
+                    raise
+                database = self._migrated_copy(database)
         except BaseException:
             database.close()
             raise
         return database
+
+    def _migrated_copy(self, database: sqlite3.Connection) -> sqlite3.Connection:
+        """A copy in memory, to read, of an older file that cannot be written. Closes the file."""
+        copy = sqlite3.connect(":memory:", isolation_level=None)
+        try:
+            database.backup(copy)
+            self._migrate(copy)
+            copy.execute("PRAGMA query_only = ON")  # what was recorded here would be lost without a word
+        except BaseException:
+            copy.close()
+            raise
+        database.close()
+        return copy
 
     def _check(self, database: sqlite3.Connection) -> None:
         """Refuse a file that is another program's or from the future, before anything in it is changed."""
@@ -425,9 +443,13 @@ def _explained(path: Path) -> Iterator[None]:
         raise
 
 
+def _primary(error: sqlite3.Error) -> int:
+    """SQLite's code of an error, without what the extended code adds."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
 def _no_room(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0)
-    return code in _NO_ROOM or code & 0xFF == sqlite3.SQLITE_FULL
+    return getattr(error, "sqlite_errorcode", 0) in _NO_ROOM or _primary(error) == sqlite3.SQLITE_FULL
 
 
 def _full(error: Exception, path: Path) -> StoreFullError:
@@ -440,7 +462,7 @@ def _full(error: Exception, path: Path) -> StoreFullError:
 def _explain(error: sqlite3.Error, path: Path) -> StoreError:
     if _no_room(error):
         return _full(error, path)
-    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    primary = _primary(error)
     if primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreLockedError(
             f"{path} was busy for {BUSY_SECONDS} s ({error}). Try again when the other process is done."

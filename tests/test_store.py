@@ -256,6 +256,24 @@ class TestLock:
             assert tables.load_index(reader) == index
         assert sorted(p.name for p in path.parent.iterdir()) == ["index.db", "index.db.lock"]
 
+    def test_an_older_file_that_cannot_be_written_can_be_read(
+        self, path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+    ):
+        index = fill(store, FIRST)
+        store.close()
+        old = sqlite3.connect(path)
+        old.execute("ALTER TABLE units DROP COLUMN idle")
+        old.execute("PRAGMA user_version = 1")
+        old.close()
+        before, access = path.read_bytes(), os.access
+        monkeypatch.setattr(os, "access", lambda p, mode: mode != os.W_OK and access(p, mode))
+        with Store(path) as reader:
+            assert tables.load_index(reader) == index
+            assert reader.scalar("SELECT count(idle) FROM units") == reader.scalar("SELECT count(*) FROM units")
+            with pytest.raises(StoreError, match="readonly"):
+                reader.set("note", "would be lost")
+        assert path.read_bytes() == before
+
 
 class TestUnits:
     def test_a_unit_comes_back_as_the_value_it_was(self, store: Store):
