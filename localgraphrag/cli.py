@@ -7,6 +7,7 @@ start; 130 stopped with Ctrl-C; 141 nobody reads the output to its end.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import sys
@@ -58,6 +59,8 @@ def main() -> None:
         _stop("Standard output is closed, so nothing can be printed. Leave it open, or send it to a file or /dev/null.")
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    # an error is told in words; llama.cpp's own lines about it are shown with --debug
+    logging.getLogger("localgraphrag.llama").setLevel(logging.NOTSET if debug else logging.CRITICAL)
     try:
         try:
             app(arguments, prog_name="localgraphrag")

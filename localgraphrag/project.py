@@ -251,11 +251,15 @@ class Project:
         return replace(summary, warnings=(*summary.warnings, *unknown, *filter(None, [refused])))
 
     def _check_model(self) -> None:
-        """Raise ModelError if the model is missing or broken. Nothing is loaded."""
+        """Raise ModelError if the model is missing or broken. No weights are loaded."""
         if self._engine is None:
             from localgraphrag.llm.catalog import resolve_model
 
-            resolve_model(self.settings.model, beside=self.folder)
+            model = resolve_model(self.settings.model, beside=self.folder)
+            if model.entry is None:  # no hash to compare with: see whether llama.cpp can read its header
+                from localgraphrag.llm.gguf import GGUFModel
+
+                GGUFModel(model.path, vocab_only=True).close()
 
     def _empty(self, paths: Sequence[Path], reading: Reading) -> IndexSummary:
         """Make the state of the index one without documents, and forget all that was made of those there were."""

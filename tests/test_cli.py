@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 import tomllib
@@ -486,6 +487,22 @@ def test_a_closed_output_is_said_in_one_line():
     done = subprocess.run(["sh", "-c", command, sys.executable], stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "Standard output is closed" in done.stderr
+
+
+def test_a_damaged_model_file_is_told_before_anything_is_read(tmp_path):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("Ada wrote to Ben.", encoding="utf-8")
+    header = struct.pack("<IQQQ", 3, 200, 30, 20)  # version, tensors, entries, length of the first key
+    (tmp_path / "t.gguf").write_bytes(b"GGUF" + header + b"general.")
+
+    def told(*arguments):
+        command = [sys.executable, "-m", "localgraphrag", *arguments, "index", "letters", "--model", "t.gguf"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    done = told()
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith(f"localgraphrag: llama.cpp cannot load {tmp_path / 't.gguf'}. The file is damaged")
+    assert "llama_model_load" in told("--debug").stderr
 
 
 def test_a_list_is_printed_whole_and_links_of_one_thing_in_part(capsys):
