@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -12,6 +13,9 @@ from typing import IO
 from localgraphrag.errors import StoreLockedError
 
 _LOCKED_BYTE = 1 << 30  # Windows locks are mandatory: far behind the text, so that others can read who holds it
+_HELD = (BlockingIOError, PermissionError)  # EWOULDBLOCK, EAGAIN; EACCES on Windows
+_PATIENCE = 0.3
+"""Seconds for which a lock that is held is tried again: a look at who is writing holds it for a moment."""
 
 
 class WriterLock:
@@ -21,18 +25,21 @@ class WriterLock:
     would race with the next holder.
 
     Raises StoreLockedError, naming the holder, when another process or another Store of this one has it; OSError where
-    the file cannot be written.
+    the file cannot be written or locked.
     """
 
     def __init__(self, path: Path, purpose: str, since: str) -> None:
         self._path = path
         self._file: IO[bytes] | None = path.open("a+b", buffering=0)
         try:
-            _lock(self._file)
-        except OSError:
+            _wait_for(self._file)
+        except _HELD:
             holder = _holder(self._file)
             self._file.close()
             raise _held(path, holder) from None
+        except OSError:
+            self._file.close()
+            raise
         try:
             self._file.truncate(0)
             self._file.write(json.dumps({"pid": os.getpid(), "purpose": purpose, "since": since}).encode())
@@ -50,12 +57,12 @@ class WriterLock:
 
 
 def writer_of(index: Path) -> str:
-    """Who is writing to the index file now, in words, or "". Makes no file."""
+    """Who is writing to the index file now, in words, or "" where nobody is or it cannot be told. Makes no file."""
     with suppress(OSError), _beside(index).open("rb", buffering=0) as file:  # there may be none, or none that is ours
         if file.read(1):  # it is emptied when it is freed
             try:
-                _lock(file)
-            except OSError:
+                _share(file)
+            except _HELD:
                 return _holder(file)
             _unlock(file)  # its holder was killed
     return ""
@@ -65,6 +72,17 @@ def check_free(index: Path) -> None:
     """Raise StoreLockedError if a writer is at work on the index file. Makes no file, and so keeps no other out."""
     if holder := writer_of(index):
         raise _held(_beside(index), holder)
+
+
+def _wait_for(file: IO[bytes]) -> None:
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return _lock(file)
+        except _HELD:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_PATIENCE / 10)
 
 
 def _beside(index: Path) -> Path:
@@ -98,6 +116,8 @@ if sys.platform == "win32":
     def _lock(file: IO[bytes]) -> None:
         _windows(file, msvcrt.LK_NBLCK)
 
+    _share = _lock
+
     def _unlock(file: IO[bytes]) -> None:
         _windows(file, msvcrt.LK_UNLCK)
 
@@ -107,6 +127,10 @@ else:
     def _lock(file: IO[bytes]) -> None:
         # flock, not lockf: lockf is freed when any handle of the process on the file closes.
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _share(file: IO[bytes]) -> None:
+        # Not for writing: NFS refuses that on a file opened to read.
+        fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def _unlock(file: IO[bytes]) -> None:
         fcntl.flock(file.fileno(), fcntl.LOCK_UN)

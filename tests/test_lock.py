@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 import threading
 from pathlib import Path
 
@@ -28,6 +31,58 @@ def test_who_is_writing_is_told_while_it_does_and_no_file_is_made(tmp_path: Path
     lock.write_text('{"pid": 1, "purpose": "index", "since": "yesterday"}')  # its holder was killed
     assert writer_of(path) == ""
     Store(path, writer="index").close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="of flock")
+def test_on_nfs_a_lock_that_a_killed_run_left_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import fcntl
+
+    flock = fcntl.flock
+
+    def nfs(descriptor: int, how: int) -> None:
+        if how & fcntl.LOCK_EX and fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", nfs)
+    path = tmp_path / "index.db"
+    with Store(path, writer="index"):
+        assert "(index, since " in writer_of(path)
+    path.with_name("index.db.lock").write_text('{"pid": 1, "purpose": "index", "since": "yesterday"}')
+    assert writer_of(path) == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="of flock")
+def test_where_nothing_can_be_locked_nobody_is_said_to_hold_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import fcntl
+
+    def none(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    path = tmp_path / "index.db"
+    path.with_name("index.db.lock").write_text('{"pid": 1, "purpose": "index", "since": "yesterday"}')
+    monkeypatch.setattr(fcntl, "flock", none)
+    assert writer_of(path) == ""
+    with pytest.raises(OSError, match="No locks available"):
+        Store(path, writer="index")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="of flock")
+def test_a_look_at_who_is_writing_does_not_keep_a_writer_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import fcntl
+
+    path, flock = tmp_path / "index.db", fcntl.flock
+    with path.with_name("index.db.lock").open("a+b") as other:
+        flock(other.fileno(), fcntl.LOCK_SH)
+
+        def look_ends(descriptor: int, how: int) -> None:
+            try:
+                flock(descriptor, how)
+            finally:
+                flock(other.fileno(), fcntl.LOCK_UN)
+
+        monkeypatch.setattr(fcntl, "flock", look_ends)
+        Store(path, writer="index").close()
 
 
 def test_a_second_run_is_refused_before_anything_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
