@@ -258,9 +258,12 @@ class Store:
     # Settings of the file
 
     def get(self, name: str) -> Any:
-        """The value stored under `name`, or None."""
+        """The value stored under `name`, or None. Raises StoreError where it is damaged."""
         value = self.scalar("SELECT value FROM meta WHERE name = ?", name)
-        return None if value is None else json.loads(value)
+        try:
+            return None if value is None else json.loads(value)
+        except ValueError as error:
+            raise damaged(f"The value of {name!r} in the table meta of {self.path}") from error
 
     def set(self, name: str, value: Any) -> None:
         """Store a JSON-able value under `name`; None removes it."""
@@ -423,6 +426,14 @@ def encoded(result: type[T], value: T) -> str:
     if back != value:
         raise TypeError(f"A {result.__name__} does not survive JSON: {value!r} came back as {back!r}")
     return text
+
+
+def damaged(what: str) -> StoreError:
+    """The error for something in the file that cannot be read."""
+    return StoreError(
+        f"{what} is damaged. `localgraphrag verify` tells what else is; put back a copy of the file, or move it away and "
+        "run `localgraphrag index` again."
+    )
 
 
 @contextmanager

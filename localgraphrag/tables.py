@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from localgraphrag import schema
 from localgraphrag.chunks import Chunk
 from localgraphrag.communities import Community, Hierarchy
@@ -18,7 +20,7 @@ from localgraphrag.errors import NotFoundError
 from localgraphrag.graph import Edge, Graph, GraphClaim, Mention, Node, Sourced
 from localgraphrag.llm.units import content_hash
 from localgraphrag.search.answer import Answer
-from localgraphrag.store import Store, Used, adapter, now
+from localgraphrag.store import Store, Used, adapter, damaged, now
 from localgraphrag.summaries import Finding, Report
 
 if TYPE_CHECKING:
@@ -287,10 +289,13 @@ def save_vectors(store: Store, model: str, chunk_ids: Sequence[str], vectors: ND
 
 
 def load_vectors(store: Store, model: str) -> dict[str, NDArray[np.float32]]:
-    """The vector of each chunk that has one under this embedder, shape (d,)."""
+    """The vector of each chunk that has one under this embedder, shape (d,). Raises StoreError where one is damaged."""
     import numpy as np
 
     rows = store.rows("SELECT chunk_id, vector FROM vectors WHERE model = ? ORDER BY chunk_id", model)
+    for id_, blob in rows:
+        if not isinstance(blob, bytes) or len(blob) % 4:
+            raise damaged(f"The vector of chunk {id_}")
     return {id_: np.frombuffer(blob, dtype="<f4") for id_, blob in rows}
 
 
@@ -319,12 +324,15 @@ def save_answer(store: Store, answer: Answer, state: str, chunk_ids: Iterable[st
 
 
 def load_answer(store: Store, id_: str) -> Answer:
-    """A recorded answer. Raises NotFoundError."""
+    """A recorded answer. Raises NotFoundError; StoreError where it is damaged."""
     found = store.scalar("SELECT answer FROM answers WHERE id = ?", id_)
     if found is None:
         known = [i for (i,) in store.rows("SELECT id FROM answers ORDER BY asked DESC, id LIMIT 5")]
         raise NotFoundError(f"There is no answer '{id_}'. The latest: {', '.join(known) or 'none'}.")
-    answer: Answer = adapter(Answer).validate_json(found)
+    try:
+        answer: Answer = adapter(Answer).validate_json(found)
+    except ValidationError as error:
+        raise damaged(f"The answer {id_}") from error
     return answer
 
 

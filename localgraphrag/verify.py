@@ -10,10 +10,9 @@ from itertools import pairwise
 import numpy as np
 
 from localgraphrag import tables
-from localgraphrag.errors import LocalGraphRAGError
+from localgraphrag.errors import LocalGraphRAGError, StoreError
 from localgraphrag.graph import normalize_name
-from localgraphrag.search.answer import Answer
-from localgraphrag.store import Store, adapter
+from localgraphrag.store import Store
 from localgraphrag.tables import Index
 
 MOST = 20
@@ -31,13 +30,22 @@ def verify(store: Store) -> list[str]:
         except (LocalGraphRAGError, KeyError, TypeError, ValueError) as error:
             return [f"The index cannot be read: {error}"]
         for check in _CHECKS:
-            found = list(check(index))
-            problems += found[:MOST]
-            if len(found) > MOST:
-                problems.append(f"... and {len(found) - MOST} more of this kind")
-        for stored in (_vectors, _units, _answers):
-            problems += list(stored(store, index))
+            problems += _listed(check(index))
+        for stored in _STORED:
+            problems += _listed(stored(store, index))
     return problems
+
+
+def _listed(check: Iterator[str]) -> list[str]:
+    """What a check finds, the first of it where it is much. Damage on which it stops is a problem too."""
+    found: list[str] = []
+    stopped = []
+    try:
+        found += check
+    except (LocalGraphRAGError, KeyError, TypeError, ValueError) as error:
+        stopped = [f"A check could not go on: {type(error).__name__}: {error}"]
+    more = [f"... and {len(found) - MOST} more of this kind"] if len(found) > MOST else []
+    return found[:MOST] + more + stopped
 
 
 def _file(store: Store) -> Iterator[str]:
@@ -46,6 +54,8 @@ def _file(store: Store) -> Iterator[str]:
             yield f"The file is damaged: {found}"
     for table, row, parent, _constraint in store.rows("PRAGMA foreign_key_check"):
         yield f"Table {table}, row {row}: what it refers to in {parent} is not there"
+    for (name,) in store.rows("SELECT name FROM meta WHERE NOT json_valid(value)"):
+        yield f"Table meta, {name!r}: its value is not JSON"
 
 
 def _documents(index: Index) -> Iterator[str]:
@@ -135,7 +145,10 @@ _CHECKS: tuple[Callable[[Index], Iterator[str]], ...] = (
 
 
 def _vectors(store: Store, _index: Index) -> Iterator[str]:
-    for (model,) in store.rows("SELECT DISTINCT model FROM vectors"):
+    broken = store.rows("SELECT chunk_id, model FROM vectors WHERE typeof(vector) != 'blob' OR length(vector) % 4")
+    for chunk, model in broken:
+        yield f"The vector of chunk {chunk} under embedder {model} is no row of float32"
+    for (model,) in store.rows("SELECT DISTINCT model FROM vectors") if not broken else ():
         vectors = tables.load_vectors(store, model)
         if len({len(vector) for vector in vectors.values()}) > 1:
             yield f"Vectors of embedder {model} differ in length"
@@ -163,8 +176,12 @@ def _answers(store: Store, index: Index) -> Iterator[str]:
     lengths = {document.id: len(document.text) for document in index.documents}
     chunks = {chunk.id for chunk in index.chunks}
     communities = {community.id for level in index.hierarchy.levels for community in level}
-    for id_, state, text in store.rows("SELECT id, state, answer FROM answers ORDER BY id"):
-        answer = adapter(Answer).validate_json(text)
+    for id_, state in store.rows("SELECT id, state FROM answers ORDER BY id"):
+        try:
+            answer = tables.load_answer(store, id_)
+        except StoreError:
+            yield f"Answer {id_} cannot be read"
+            continue
         for citation in answer.citations:
             for source in citation.sources:
                 if not 0 <= source.start < source.end <= lengths.get(source.document_id, 0):
@@ -173,3 +190,6 @@ def _answers(store: Store, index: Index) -> Iterator[str]:
             here = chunks if citation.kind == "chunk" else communities
             if state == index.state and citation.id not in here:
                 yield f"Answer {id_}, citation [{citation.number}]: {citation.kind} {citation.id} is not there"
+
+
+_STORED: tuple[Callable[[Store, Index], Iterator[str]], ...] = (_vectors, _units, _answers)

@@ -1,12 +1,13 @@
 import re
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import workbench as bench
 
-from localgraphrag.errors import NotIndexedError, StoreVersionError
+from localgraphrag.errors import NotIndexedError, StoreError, StoreVersionError
 from localgraphrag.project import Project
 
 
@@ -62,6 +63,10 @@ SECOND = "(SELECT community_id FROM community_levels WHERE level = 0 AND rank = 
         ("UPDATE answers SET answer = replace(answer, '\"chunk\",\"id\":\"t-', '\"chunk\",\"id\":\"t-x')",
          "chunk t-x.* is not there"),
         ("DELETE FROM nodes WHERE key = 'ada'", "Table .*, row"),
+        ("UPDATE answers SET answer = '{}'", "Answer a-.* cannot be read"),
+        ("UPDATE vectors SET vector = x'00'", "vector of chunk t-.* is no row of float32"),
+        ("UPDATE meta SET value = '{' WHERE name = 'model'", "meta, 'model': its value is not JSON"),
+        ("DELETE FROM sources", "could not go on"),
     ],
 )  # fmt: skip
 def test_each_damage_is_told(project: Project, damage: str, told: str):
@@ -73,6 +78,18 @@ def test_each_damage_is_told(project: Project, damage: str, told: str):
     problems = project.verify()
     assert problems
     assert any(re.search(told, problem) for problem in problems), problems
+
+
+def test_what_is_damaged_is_told_in_words_where_it_is_needed(project: Project):
+    with closing(sqlite3.connect(project.index_path)) as database, database:
+        (answer,) = database.execute("SELECT min(id) FROM answers").fetchone()
+        database.execute("UPDATE answers SET answer = '{}'")
+    with pytest.raises(StoreError, match=rf"The answer {answer} is damaged. `localgraphrag verify`"):
+        project.show(answer)
+    with closing(sqlite3.connect(project.index_path)) as database, database:
+        database.execute("UPDATE meta SET value = '{' WHERE name = 'model'")
+    with pytest.raises(StoreError, match=r"The value of 'model' .* is damaged. `localgraphrag verify`"):
+        project.status()
 
 
 def test_bytes_that_rot_are_told(project: Project):
