@@ -11,8 +11,9 @@ import numpy as np
 
 from localgraphrag import tables
 from localgraphrag.errors import LocalGraphRAGError, StoreError
-from localgraphrag.graph import normalize_name
-from localgraphrag.store import Store
+from localgraphrag.extract import Extraction
+from localgraphrag.graph import build_graph, normalize_name
+from localgraphrag.store import Store, adapter
 from localgraphrag.tables import Index
 
 MOST = 20
@@ -83,6 +84,7 @@ def _spans(index: Index) -> Iterator[str]:
 
 def _mentions(index: Index) -> Iterator[str]:
     chunks = {chunk.id: chunk for chunk in index.chunks}
+    texts = {document.id: document.text for document in index.documents}
     for node in index.graph.nodes:
         if normalize_name(node.name) != node.key:
             yield f"Entity {node.id}: its name {node.name!r} does not belong to its key {node.key!r}"
@@ -90,6 +92,10 @@ def _mentions(index: Index) -> Iterator[str]:
             chunk = chunks[mention.chunk_id]
             if not chunk.start <= mention.start < mention.end <= chunk.end:
                 yield f"Entity {node.id}: a mention at {mention.start}-{mention.end} is not within chunk {chunk.id}"
+                continue
+            words = texts[chunk.document_id][mention.start : mention.end]
+            if normalize_name(words) != node.key:
+                yield f"Entity {node.id}: a mention at {mention.start}-{mention.end} is {words!r}, not {node.name!r}"
 
 
 def _graph(index: Index) -> Iterator[str]:
@@ -165,11 +171,56 @@ def _units(store: Store, index: Index) -> Iterator[str]:
         "WHERE purpose = 'index' AND idle = 0 AND model = ?",
         store.get("model"),
     )
-    # A run that has not ended has units of chunks that are not shown yet.
-    finished = store.scalar("SELECT finished FROM runs WHERE kind = 'index' ORDER BY id DESC LIMIT 1")
-    for key, chunk in seen if finished else ():
+    for key, chunk in seen if _finished(store) else ():
         if chunk not in chunks:
             yield f"Unit {key} has seen chunk {chunk}, which is not there"
+
+
+def _finished(store: Store) -> bool:
+    """Whether the last run came to its end: one that has not has units of chunks that are not shown yet."""
+    return bool(store.scalar("SELECT finished FROM runs WHERE kind = 'index' ORDER BY id DESC LIMIT 1"))
+
+
+def _extracted(store: Store, index: Index) -> Iterator[str]:
+    """Whether the relationships are those that the stored extractions of the chunks have."""
+    if not _finished(store):
+        return
+    work = store.rows(
+        "SELECT chunk_id, value FROM units JOIN unit_chunks USING (key) "
+        "WHERE stage = 'extract' AND purpose = 'index' AND idle = 0 AND model = ? AND json_valid(value)",
+        store.get("model"),
+    )
+    read = {chunk_id for chunk_id, _ in work}
+    failed = store.rows("SELECT chunk_id FROM failures JOIN failure_chunks USING (key) WHERE stage = 'extract'")
+    read |= {chunk_id for (chunk_id,) in failed}
+    for chunk in index.chunks:
+        if chunk.id not in read:
+            yield f"Chunk {chunk.id} was read by no extraction, and none failed at it"
+    extractions = {chunk_id: adapter(Extraction).validate_json(value) for chunk_id, value in work}
+    weights = {edge.id: edge.weight for edge in build_graph(index.chunks, extractions).edges}
+    for edge in index.graph.edges:
+        weight = weights.pop(edge.id, 0)
+        if edge.weight != weight:
+            yield f"Relationship {edge.id}: weight {edge.weight}; by what was extracted it is {weight}"
+    for id_ in weights:
+        yield f"Relationship {id_} was extracted, and is not there"
+
+
+def _quotations(store: Store, index: Index) -> Iterator[str]:
+    """Where descriptions are quoted, whether each stands in its chunk."""
+    if (store.get("settings") or {}).get("descriptions") != "quoted":
+        return
+    graph = index.graph
+    texts = {chunk.id: _folded(chunk.text) for chunk in index.chunks}
+    told = [(x.id, d.text, d.chunk_id) for x in (*graph.nodes, *graph.edges) for d in x.descriptions]
+    for id_, text, chunk_id in told + [(claim.id, claim.description, claim.chunk_id) for claim in graph.claims]:
+        words = text.removeprefix("… ").removesuffix(" …")  # marks of a sentence that was cut
+        if _folded(words) not in texts[chunk_id]:
+            yield f"{id_} is described by words that do not stand in chunk {chunk_id}: {text!r}"
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _answers(store: Store, index: Index) -> Iterator[str]:
@@ -192,4 +243,6 @@ def _answers(store: Store, index: Index) -> Iterator[str]:
                 yield f"Answer {id_}, citation [{citation.number}]: {citation.kind} {citation.id} is not there"
 
 
-_STORED: tuple[Callable[[Store, Index], Iterator[str]], ...] = (_vectors, _units, _answers)
+_STORED: tuple[Callable[[Store, Index], Iterator[str]], ...] = (
+    _vectors, _units, _extracted, _quotations, _answers,
+)  # fmt: skip

@@ -44,8 +44,15 @@ SECOND = "(SELECT community_id FROM community_levels WHERE level = 0 AND rank = 
         ("UPDATE chunks SET stop = 100000", "not within its document"),
         ("UPDATE chunks SET start = start + 60 WHERE ordinal = 1", "not within chunk|text in neither"),
         ("UPDATE node_mentions SET start = 0, stop = 9999", "a mention at 0-9999"),
+        ("UPDATE node_mentions SET stop = stop - 1 WHERE node_id = (SELECT id FROM nodes WHERE key = 'ada')",
+         "a mention at .* is 'Ad', not 'Ada'"),
         ("UPDATE nodes SET name = 'Nobody' WHERE key = 'ada'", "'Nobody' does not belong"),
         ("UPDATE nodes SET degree = 77", "has degree 77"),
+        ("UPDATE edges SET weight = weight + 1", "weight 2; by what was extracted it is 1"),
+        ("DELETE FROM edges WHERE id = (SELECT min(id) FROM edges)", "was extracted, and is not there"),
+        ("UPDATE node_descriptions SET text = 'A man of means.'", "e-.* words that do not stand in chunk t-.*means"),
+        ("UPDATE edge_descriptions SET text = text || ' …more'", "r-.* words that do not stand in chunk t-"),
+        ("UPDATE units SET idle = 1 WHERE stage = 'extract'", "was read by no extraction"),
         ("DELETE FROM edge_chunks", "in 0 chunks"),
         ("DELETE FROM node_chunks", "is in no chunk"),
         ("DELETE FROM community_nodes WHERE ordinal = 0", "is in no community of level C0"),
@@ -71,7 +78,7 @@ SECOND = "(SELECT community_id FROM community_levels WHERE level = 0 AND rank = 
 )  # fmt: skip
 def test_each_damage_is_told(project: Project, damage: str, told: str):
     database = sqlite3.connect(project.index_path)  # no foreign keys: whatever a careless tool may do
-    database.execute(f"PRAGMA foreign_keys = {damage.startswith('DELETE FROM chunks')}")
+    database.execute(f"PRAGMA foreign_keys = {damage.startswith(('DELETE FROM chunks', 'DELETE FROM edges'))}")
     with database:
         assert database.execute(damage).rowcount
     database.close()
