@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -137,6 +138,9 @@ class StoredRunner:
         """Note in the ledger that the run came to its end."""
         if self._run is not None:
             self._store.finish_run(self._run)
+        if self._purpose == "query":
+            with suppress(StoreError):  # on a medium that cannot be written nothing is forgotten either
+                self._store.renew_idle(self.used)
 
     def _all(self, ready: deque[Outcome[T]]) -> Iterator[Outcome[T]]:
         while ready:

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
 from datetime import UTC, datetime
@@ -337,7 +337,8 @@ class Store:
         Links move with the work: a unit made for a document that is gone, and used again for the same text in another,
         is kept for that one. Units of other models, and of questions, stay while their documents do. So do those that
         this run alone had no use for, as after an option that was meant for one run: they are `idle`, and forgotten
-        when `IDLE_RUNS` runs have passed them by, so that the file does not grow with every change of a document.
+        when `IDLE_RUNS` runs have passed them by (`renew_idle`), so that the file does not grow with every change of a
+        document.
         """
         database = self._database
         database.execute("CREATE TEMP TABLE used (key TEXT PRIMARY KEY, name TEXT) WITHOUT ROWID")
@@ -358,6 +359,14 @@ class Store:
             links = ((key, c, documents[c]) for key in held for c in dict.fromkeys(used[key][1]))
             database.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", links)
         database.execute("DROP TABLE used")
+
+    def renew_idle(self, keys: Collection[str]) -> None:
+        """Count the runs that pass idle units by from the start again, as a question had use for them."""
+        idle = {key for (key,) in self.rows("SELECT key FROM units WHERE idle > 1")}.intersection(keys)
+        if idle:
+            with self.transaction() as database:
+                # Not 0: the index itself does not rest on them.
+                database.executemany("UPDATE units SET idle = 1 WHERE key = ? AND idle > 1", ((key,) for key in idle))
 
     # Runs and the ledger
 
@@ -431,8 +440,8 @@ def encoded(result: type[T], value: T) -> str:
 def damaged(what: str) -> StoreError:
     """The error for something in the file that cannot be read."""
     return StoreError(
-        f"{what} is damaged. `localgraphrag verify` tells what else is; put back a copy of the file, or move it away and "
-        "run `localgraphrag index` again."
+        f"{what} is damaged. `localgraphrag verify` tells what else is. "
+        "Put back a copy of the file, or move it away and run `localgraphrag index` again."
     )
 
 

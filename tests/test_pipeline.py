@@ -220,6 +220,16 @@ def test_work_that_run_after_run_has_no_use_for_is_forgotten(project: Project, d
     assert [key for key in asked(again) if key.startswith("extract")] == extracted
 
 
+def test_reports_that_questions_use_are_not_forgotten(project: Project, docs: Path):
+    project.index(docs)
+    other = bench.open_project(project.folder, report_levels=[0])
+    for _ in range(3):
+        for _ in range(IDLE_RUNS // 2):
+            other.index(docs)
+        other.query("Who wrote?", level=1)
+        assert [key for key in asked(other) if key.startswith("report")] == []
+
+
 def test_idle_work_leaves_with_its_document(project: Project, docs: Path):
     project.index(docs)
     gone = (docs / "letter02.txt").read_text()
