@@ -12,7 +12,7 @@ import numpy as np
 from localgraphrag import tables
 from localgraphrag.errors import LocalGraphRAGError, StoreError
 from localgraphrag.extract import Extraction
-from localgraphrag.graph import build_graph, normalize_name
+from localgraphrag.graph import Edge, Node, build_graph, normalize_name
 from localgraphrag.store import Store, adapter
 from localgraphrag.tables import Index
 
@@ -211,8 +211,9 @@ def _quotations(store: Store, index: Index) -> Iterator[str]:
     if (store.get("settings") or {}).get("descriptions") != "quoted":
         return
     graph = index.graph
+    described: list[Node | Edge] = [*graph.nodes, *graph.edges]
     texts = {chunk.id: _folded(chunk.text) for chunk in index.chunks}
-    told = [(x.id, d.text, d.chunk_id) for x in (*graph.nodes, *graph.edges) for d in x.descriptions]
+    told = [(x.id, d.text, d.chunk_id) for x in described for d in x.descriptions]
     for id_, text, chunk_id in told + [(claim.id, claim.description, claim.chunk_id) for claim in graph.claims]:
         words = text.removeprefix("… ").removesuffix(" …")  # marks of a sentence that was cut
         if _folded(words) not in texts[chunk_id]:
