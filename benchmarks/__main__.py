@@ -87,8 +87,8 @@ def sections_of(text: str) -> dict[str, str]:
 
 def machine() -> str:
     """The machine in words."""
-    from localgraphrag.llm.gguf import system_info, usable_cores
-    from localgraphrag.llm.plan import processor
+    from localgraphrag.llm.gguf import system_info
+    from localgraphrag.llm.machine import processor, usable_cores
 
     build = system_info().strip(" |\n")
     system = f"{platform.system()}, Python {platform.python_version()}"

@@ -122,7 +122,7 @@ class Plain:
     def __enter__(self) -> Plain:
         import llama_cpp
 
-        from localgraphrag.llm.gguf import usable_cores
+        from localgraphrag.llm.machine import usable_cores
 
         cores = usable_cores()
         threads = {"n_threads": cores, "n_threads_batch": cores}

@@ -97,10 +97,9 @@ def _pull_or_name(wanted: str, kind: Kind, setting: str) -> str:
 
 def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
     """Whether the model can hold the context that is set, and the memory both."""
-    import psutil
-
     from localgraphrag.llm import plan
     from localgraphrag.llm.gguf import GGUFModel
+    from localgraphrag.llm.machine import free_memory, total_memory
 
     with closing(GGUFModel(model.path, vocab_only=True)) as header:
         trained, window = header.trained_context, settings.context_window
@@ -117,15 +116,15 @@ def _fit(model: ModelFile, settings: Settings) -> Iterator[Check]:
         )  # fmt: skip
     else:
         yield Check("context", "ok", f"context_window {window:,} of {trained:,} tokens")
-    memory = psutil.virtual_memory()
+    free = free_memory()
     found = (
-        f"{memory.available / 1e9:.1f} GB free of {memory.total / 1e9:.1f} GB; about {needed.total / 1e9:.1f} GB "
+        f"{free / 1e9:.1f} GB free of {total_memory() / 1e9:.1f} GB; about {needed.total / 1e9:.1f} GB "
         f"needed for {slots} conversations at once"
     )
     small = "Close other programs, take `--model qwen2.5-coder-0.5b`, or lower `context_window`."
-    if least > memory.available:
+    if least > free:
         yield Check("memory", "fail", found + f", {least / 1e9:.1f} GB for one", small)
-    elif needed.total > memory.available:
+    elif needed.total > free:
         yield Check("memory", "warn", found, "Fewer will be taken at once, which is slower. " + small)
     else:
         yield Check("memory", "ok", found)
@@ -174,7 +173,7 @@ def _gpu(settings: Settings) -> Check:
 
 
 def _threads(settings: Settings) -> Check:
-    from localgraphrag.llm.gguf import usable_cores
+    from localgraphrag.llm.machine import usable_cores
 
     cores, total = usable_cores(), os.cpu_count() or 1
     used = settings.threads or cores

@@ -21,7 +21,8 @@ from localgraphrag.errors import ModelBrokenError, ModelError
 from localgraphrag.llm import gguf, load_engine, plan
 from localgraphrag.llm.catalog import resolve_model
 from localgraphrag.llm.gguf import GGUFModel
-from localgraphrag.llm.plan import Measured
+from localgraphrag.llm.machine import Device
+from localgraphrag.llm.plan import Measured, Room
 
 FILE = models_folder() / "SmolLM2-135M-Instruct.Q4_1.gguf"
 LONGEST = 8512
@@ -105,10 +106,12 @@ def test_the_most_slots_that_fit_are_taken(slots, available, batch):
 def test_what_is_on_a_graphics_card_takes_no_memory_of_the_machine(monkeypatch, layers, share):
     monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: True)
     whole, found = plan.memory_needed(Header(), 16, LONGEST), plan.memory_needed(Header(), 16, LONGEST, layers)
-    elsewhere = "darwin" if share != 1 else "linux"
     assert (found.work, found.rest) == (whole.work, whole.rest)
     assert (found.weights, found.cache) == pytest.approx((whole.weights * share, whole.cache * share), abs=1)
-    monkeypatch.setattr(plan.sys, "platform", elsewhere)  # a Mac's graphics has no memory of its own
+    there = plan.memory_needed(Header(), 16, LONGEST, layers, on_card=True)
+    weights = Header.path.stat().st_size  # as in the file: a card takes them as they are
+    assert (there.weights, there.cache) == pytest.approx((weights * (1 - share), whole.cache * (1 - share)), abs=1)
+    monkeypatch.setattr(plan, "shares_memory", lambda: True)  # a Mac's graphics has no memory of its own
     assert plan.memory_needed(Header(), 16, LONGEST, layers) == whole
     monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: False)
     assert plan.memory_needed(Header(), 16, LONGEST, layers) == whole
@@ -125,6 +128,43 @@ def test_fewer_slots_are_told_in_one_line(caplog):
 def test_where_not_even_one_fits_figures_and_remedies_are_named():
     with pytest.raises(ModelError, match=r"model\.gguf needs \d\.\d GB.*0\.7 GB are free.*context_window.*models list"):
         plan.slots_that_fit(Header(), 16, LONGEST, 700_000_000)
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """A build that can use a graphics card, and what llama.cpp tells of one."""
+
+    def put(*free: int) -> None:
+        monkeypatch.setattr(llama_cpp, "llama_supports_gpu_offload", lambda: True)
+        monkeypatch.setattr(plan, "shares_memory", lambda: False)
+        monkeypatch.setattr(plan, "cards", lambda: [Device(1, f"card {i}", n) for i, n in enumerate(free)])
+        monkeypatch.setattr(plan, "free_memory", lambda: 9)
+
+    return put
+
+
+def test_there_is_room_in_the_machine_and_on_its_cards(card, monkeypatch, caplog):
+    card(5, 7)
+    assert plan.rooms(-1) == plan.rooms(3) == [Room(9), Room(12, on_card=True)]
+    assert plan.rooms(0) == [Room(9)] and not caplog.records
+    card()
+    assert plan.rooms(-1) == [Room(9)] and "does not tell how much memory the graphics card has" in caplog.text
+    card(5)
+    monkeypatch.setattr(plan, "shares_memory", lambda: True)
+    assert plan.rooms(-1) == [Room(9)] and len(caplog.records) == 1
+
+
+def test_a_card_that_is_short_of_memory_takes_slots(card, caplog):
+    card(1)
+    enough = plan.memory_needed(Header(), 12, LONGEST, -1, on_card=True).total
+    assert plan.slots_that_fit(Header(), 16, LONGEST, enough, -1, on_card=True) == 12
+    assert (
+        "12 conversations at once instead of 16" in caplog.text
+        and "memory of the graphics card are free" in caplog.text
+    )
+    with pytest.raises(ModelError, match=r"GB of memory of the graphics card.*fewer layers.*`gpu_layers`, of 28"):
+        plan.slots_that_fit(Header(), 16, LONGEST, 900_000_000, -1, on_card=True)
+    assert plan.slots_that_fit(Header(), 16, LONGEST, 900_000_000, 1, on_card=True) == 16
 
 
 # The choice
@@ -154,7 +194,7 @@ def test_more_slots_must_earn_their_memory(milliseconds, best):
         ({256: 100, 128: 130, 64: 140}, 64),
         ({256: 2600, 128: 1500, 64: 900, 512: 4100}, 512),
         ({256: 55}, 256),
-        ({}, 256),
+        ({}, 128),  # a machine too slow to try
     ],
 )
 def test_another_batch_must_read_clearly_faster(rates, best):
@@ -215,8 +255,9 @@ class FakeStreams:
 def timed(monkeypatch):
     """Run the probe on a made-up machine: seconds of a step by threads and rows."""
 
-    def run(cost: dict[tuple[int, int], float], threads: int = 0) -> tuple[Measured, float]:
+    def run(cost: dict[tuple[int, int], float], threads: int = 0, others: float = 0) -> tuple[Measured, float]:
         clock = SimpleNamespace(now=0.0)
+        monkeypatch.setattr(plan, "others_seconds", lambda: 1000 + others * clock.now)
         monkeypatch.setattr(plan.time, "perf_counter", lambda: clock.now)
         monkeypatch.setattr(FakeStreams, "cost", cost, raising=False)
         monkeypatch.setattr(plan, "Streams", lambda _model, **options: FakeStreams(clock, **options))
@@ -253,7 +294,7 @@ def test_no_batch_is_taken_that_there_was_no_time_to_compare(timed):
     assert (list(measured.rates), measured.batch) == (["256", "128", "64"], 256) and seconds < 4
     slow = {(2, n): n * 0.009 for n in (4, 8, 16, 32)}  # nor has any
     measured, seconds = timed(slow)
-    assert (measured.rates, measured.batch) == ({}, 256) and seconds < 4
+    assert (measured.rates, measured.batch) == ({}, 128) and seconds < 4
 
 
 def test_the_probe_is_quick_on_a_slow_machine(timed):
@@ -262,6 +303,16 @@ def test_the_probe_is_quick_on_a_slow_machine(timed):
     assert (measured.slots, measured.threads) == (16, 2) and seconds < 6
     with pytest.raises(ModelError, match="busy"):  # what little could be tried says nothing: the defaults are taken
         timed({key: 6 * cost for key, cost in two_cores.items()})
+
+
+@pytest.mark.parametrize(
+    ("processors", "threads", "others", "busy"),
+    [(2, 2, 0.4, False), (2, 2, 0.6, True), (16, 2, 14, False), (16, 2, 15, True), (2, 8, 0.4, False)],
+)
+def test_a_probe_knows_whether_others_took_what_it_wanted(timed, monkeypatch, processors, threads, others, busy):
+    monkeypatch.setattr(psutil, "cpu_count", lambda: processors)
+    cost = {(threads, n): n * 0.001 for n in (4, 8, 16, 32, 64, 128, 256, 512)}
+    assert timed(cost, others=others)[0].busy == busy
 
 
 # What is remembered
@@ -289,6 +340,29 @@ def test_a_choice_is_measured_once_and_survives_a_spoilt_file(cache, monkeypatch
     assert len(probes) == 11
 
 
+def test_what_was_measured_beside_other_work_is_measured_again(cache, monkeypatch, caplog):
+    probes = [
+        Measured(4, 1, 128, {}, {}, busy=True),
+        Measured(4, 1, 256, {}, {}, busy=True),
+        Measured(16, 1, 256, {}, {}),
+    ]
+    left = [*probes]
+    monkeypatch.setattr(plan, "probe", lambda _model, _threads: left.pop(0))
+    with caplog.at_level(logging.INFO):
+        assert [plan.choose(None, "a") for _ in range(5)] == [*probes, probes[2], probes[2]]
+    assert caplog.text.count("beside other work") == 2
+
+
+def test_a_second_probe_that_fails_leaves_what_the_first_one_saw(cache, monkeypatch, caplog):
+    def probe(_model, _threads):
+        raise ModelError("no room")
+
+    first = Measured(4, 1, 128, {}, {}, busy=True)
+    plan._remember(plan.machine_key("a", 0, -1), first)
+    monkeypatch.setattr(plan, "probe", probe)
+    assert plan.choose(None, "a") == first and "no room" in caplog.text
+
+
 def test_what_is_remembered_of_others_stays(cache, monkeypatch):
     monkeypatch.setattr(plan, "probe", lambda _model, _threads: Measured(4, 1, 256, {}, {}))
     cache.parent.mkdir()
@@ -308,13 +382,22 @@ def test_another_machine_is_measured_anew(monkeypatch):
     assert plan.machine_key("a", 0, 0) != here
 
 
+def test_another_card_is_measured_anew_where_it_is_used(card, monkeypatch):
+    card(5)
+    one, without = plan.machine_key("a", 0, -1), plan.machine_key("a", 0, 0)
+    card(7)
+    assert plan.machine_key("a", 0, -1) == one != plan.machine_key("a", 0, 5)  # free memory comes and goes
+    monkeypatch.setattr(plan, "cards", lambda: [Device(1, "another", 5)])
+    assert plan.machine_key("a", 0, -1) != one and plan.machine_key("a", 0, 0) == without
+
+
 def test_a_probe_that_fails_gives_the_defaults_and_is_not_remembered(cache, monkeypatch, caplog):
     def probe(_model, _threads):
         raise ModelError("no room")
 
     monkeypatch.setattr(plan, "probe", probe)
     monkeypatch.setattr(plan, "usable_cores", lambda: 5)
-    assert plan.choose(None, "a") == Measured(plan.DEFAULT_SLOTS, 5, plan.BATCH, {}, {})
+    assert plan.choose(None, "a") == Measured(plan.DEFAULT_SLOTS, 5, plan.SLOW_BATCH, {}, {})
     assert "no room" in caplog.text and not cache.exists()
 
 
@@ -410,6 +493,18 @@ def test_memory_that_is_short_takes_slots_with_some_layers_on_a_card_too(monkeyp
         enough = plan.memory_needed(header, 5, 2000 + plan.MARGIN, 5).total
         assert enough < plan.memory_needed(header, 5, 2000 + plan.MARGIN).total
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=enough))
+    with closing(load_engine(settings)) as engine:
+        assert engine._streams.slots == 5
+
+
+@model_mark
+def test_memory_that_is_short_on_a_card_takes_slots(card, monkeypatch):
+    settings = Settings(model=str(FILE), context_window=2000, gpu_layers=20, slots=12, batch=256, threads=1)
+    with closing(GGUFModel(FILE, vocab_only=True)) as header:
+        card(0)
+        sizes = [plan.memory_needed(header, 5, 2000 + plan.MARGIN, 20, on_card=there).total for there in (True, False)]
+    card(sizes[0] // 2, sizes[0] - sizes[0] // 2)  # two cards: the layers are divided
+    monkeypatch.setattr(plan, "free_memory", lambda: 2 * sizes[1])
     with closing(load_engine(settings)) as engine:
         assert engine._streams.slots == 5
 

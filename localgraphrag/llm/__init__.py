@@ -26,8 +26,6 @@ def load_engine(settings: Settings, beside: Path | None = None) -> Engine:
 
     Raises ModelMissingError, ModelBrokenError, or ModelError if the context does not fit into memory.
     """
-    import psutil
-
     from localgraphrag.llm import plan
     from localgraphrag.llm.catalog import resolve_model
     from localgraphrag.llm.gguf import GGUFModel, slow_build_warning, system_info
@@ -37,17 +35,24 @@ def load_engine(settings: Settings, beside: Path | None = None) -> Engine:
     if slow := slow_build_warning(system_info()):
         log.warning("%s", slow)
     longest = settings.context_window + plan.MARGIN
-    available = psutil.virtual_memory().available
+    rooms = plan.rooms(settings.gpu_layers)
     with contextlib.closing(GGUFModel(file.path, vocab_only=True)) as header:
         layers, slots, batch, threads = settings.gpu_layers, settings.slots, settings.batch, settings.threads
-        plan.slots_that_fit(header, 1, longest, available, layers, batch or plan.BATCH)
+
+        def fitting(slots: int, batch: int) -> int:
+            for room in rooms:
+                slots = plan.slots_that_fit(header, slots, longest, room.free, layers, batch, on_card=room.on_card)
+            return slots
+
+        fitting(1, batch or plan.BATCH)
         model = GGUFModel(file.path, gpu_layers=layers)
         if not (slots and batch):
             found = plan.choose(model, file.sha256, threads=threads, gpu_layers=layers)
             slots, batch, threads = slots or found.slots, batch or found.batch, found.threads
-            if plan.memory_needed(header, slots, longest, layers, batch).total > available:
+            needed = [plan.memory_needed(header, slots, longest, layers, batch, on_card=r.on_card) for r in rooms]
+            if any(need.total > room.free for need, room in zip(needed, rooms, strict=True)):
                 batch = settings.batch or min(batch, plan.BATCH)  # conversations come before a larger batch
-        slots = plan.slots_that_fit(header, slots, longest, available, layers, batch)
+        slots = fitting(slots, batch)
     return LlamaCppEngine(
         model,
         identity=file.sha256,

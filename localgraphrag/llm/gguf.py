@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import ctypes
 import logging
-import os
 import threading
 import warnings
 from collections.abc import Sequence
@@ -25,11 +24,6 @@ CHATML = (
 """The format used for a model that does not bring a chat template."""
 
 _SOON = 0.05  # seconds
-
-
-def usable_cores() -> int:
-    """Processors this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)

@@ -21,7 +21,8 @@ import numpy as np
 from localgraphrag.errors import ContextError, ModelError
 from localgraphrag.llm import closing, output
 from localgraphrag.llm.drafts import MOST_EACH, guess, rows_each
-from localgraphrag.llm.gguf import GGUFModel, usable_cores
+from localgraphrag.llm.gguf import GGUFModel
+from localgraphrag.llm.machine import usable_cores
 from localgraphrag.llm.streams import Row, Streams
 from localgraphrag.llm.talk import RESERVE, Talk
 from localgraphrag.llm.trace import Choice

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import platform
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +18,15 @@ import platformdirs
 from localgraphrag.errors import ModelError
 from localgraphrag.llm.catalog import write_json
 from localgraphrag.llm.drafts import most_rows
-from localgraphrag.llm.gguf import GGUFModel, offloading, system_info, usable_cores
+from localgraphrag.llm.gguf import GGUFModel, offloading, system_info
+from localgraphrag.llm.machine import (
+    cards,
+    free_memory,
+    others_seconds,
+    processor,
+    shares_memory,
+    usable_cores,
+)
 from localgraphrag.llm.streams import PREFIXES, Row, Streams, padded
 from localgraphrag.llm.units import content_hash
 
@@ -33,6 +39,9 @@ TOKENS_PER_SLOT = 2048
 BATCH = 256
 """Most rows decoded at once: tokens of a prompt, where no other number reads faster."""
 
+SLOW_BATCH = 128
+"""The same where a machine is too slow to try: read nearly as fast (docs/log.md), in steps half as long."""
+
 MARGIN = 512
 """Tokens of a conversation beyond `context_window`: chat format, closing a reply."""
 
@@ -44,9 +53,10 @@ BATCHES = (BATCH, 128, 64, 512)
 _READS_MUCH = 1.25  # times as many a second: less comes and goes, and every number sums floats in an order of its own
 
 _PROBE_SECONDS = 4.0  # no step begins later; the longest takes about one
+_TAKEN = 0.25  # of the processors a probe wants: what it says counts once only, where others had more
 
 _REPACKED = 1.2  # weights as the processor wants them, and an output matrix that is the input's held twice
-_REST = 500_000_000  # Python, torch, the embedder, what is read and written
+_REST = 500_000_000  # Python, torch, the embedder, what is read and written; on a graphics card, its driver's own
 
 
 # -- memory ------------------------------------------------------------------------------------------------------
@@ -54,7 +64,7 @@ _REST = 500_000_000  # Python, torch, the embedder, what is read and written
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that an engine needs: `weights`, `cache` (keys and values), `work` (buffers), `rest` (the program)."""
+    """Bytes that an engine needs in one place: `weights`, `cache` (keys and values), `work` (buffers), `rest`."""
 
     weights: int
     cache: int
@@ -67,8 +77,33 @@ class Memory:
         return self.weights + self.cache + self.work + self.rest
 
 
-def memory_needed(model: GGUFModel, slots: int, longest: int, gpu_layers: int = 0, batch: int = BATCH) -> Memory:
-    """What an engine of so many slots takes of the machine's memory.
+@dataclass(frozen=True)
+class Room:
+    """Bytes that are free in the machine's memory, or together in the memory of its graphics cards."""
+
+    free: int
+    on_card: bool = False
+
+
+def rooms(gpu_layers: int) -> list[Room]:
+    """Where an engine needs memory, and what is free there. A card that does not tell is left out, and that is told."""
+    here = Room(free_memory())
+    if not offloading(gpu_layers) or shares_memory():
+        return [here]
+    found = cards()
+    if not found:
+        log.warning(
+            "llama.cpp does not tell how much memory the graphics card has. If it is too little, set fewer `slots` or "
+            "`gpu_layers` in localgraphrag.toml."
+        )
+        return [here]
+    return [here, Room(sum(card.free for card in found), on_card=True)]
+
+
+def memory_needed(
+    model: GGUFModel, slots: int, longest: int, gpu_layers: int = 0, batch: int = BATCH, *, on_card: bool = False
+) -> Memory:
+    """What an engine of so many slots takes of the machine's memory, or `on_card` of its graphics cards'.
 
     Parameters
     ----------
@@ -85,40 +120,53 @@ def memory_needed(model: GGUFModel, slots: int, longest: int, gpu_layers: int = 
     written = most_rows(slots + PREFIXES)
     row = padded(longest) * ((model.number("attention.head_count") or 1) + 1) + 2 * model.number("feed_forward_length")
     work = (max(batch, written) * row + 2 * written * model.vocab_size) * 4
-    weights = model.path.stat().st_size * _REPACKED
+    weights = model.path.stat().st_size
     here = _share_here(model, gpu_layers)
-    return Memory(int(weights * here), int(cells * model.kv_bytes_per_token * here), work)
+    share, size = (1 - here, 1.0) if on_card else (here, _REPACKED)
+    return Memory(int(weights * size * share), int(cells * model.kv_bytes_per_token * share), work)
 
 
 def _share_here(model: GGUFModel, gpu_layers: int) -> float:
-    """Which part of the layers stays in the machine's memory. A Mac has but one, which its graphics uses too."""
-    if not offloading(gpu_layers) or sys.platform == "darwin":
+    """Which part of the layers stays in the machine's memory."""
+    if not offloading(gpu_layers) or shares_memory():
         return 1.0
     return 0.0 if gpu_layers < 0 else max(1 - gpu_layers / max(model.number("block_count"), 1), 0.0)
 
 
 def slots_that_fit(
-    model: GGUFModel, slots: int, longest: int, available: int, gpu_layers: int = 0, batch: int = BATCH
+    model: GGUFModel,
+    slots: int,
+    longest: int,
+    available: int,
+    gpu_layers: int = 0,
+    batch: int = BATCH,
+    *,
+    on_card: bool = False,
 ) -> int:
-    """The most slots, up to `slots`, that `available` bytes of the machine's memory allow.
+    """The most slots, up to `slots`, that `available` bytes of memory allow: of the machine's, or `on_card`.
 
     Raises ModelError with figures and remedies if not even one does.
     """
+
+    def needed(slots: int) -> Memory:
+        return memory_needed(model, slots, longest, gpu_layers, batch, on_card=on_card)
+
+    memory = "memory of the graphics card" if on_card else "memory"
     for fewer in range(slots, 0, -1):
-        if memory_needed(model, fewer, longest, gpu_layers, batch).total <= available:
+        if needed(fewer).total <= available:
             if fewer < slots:
-                wanted = memory_needed(model, slots, longest, gpu_layers, batch).total
                 log.warning(
-                    "%d conversations at once instead of %d: %.1f GB of memory are free, and %d would need %.1f GB.",
-                    fewer, slots, available / 1e9, slots, wanted / 1e9,
+                    "%d conversations at once instead of %d: %.1f GB of %s are free, and %d would need %.1f GB.",
+                    fewer, slots, available / 1e9, memory, slots, needed(slots).total / 1e9,
                 )  # fmt: skip
             return fewer
-    need = memory_needed(model, 1, longest, gpu_layers, batch)
+    need = needed(1)
+    layers = f"put fewer layers there (`gpu_layers`, of {model.number('block_count')}), " if on_card else ""
     raise ModelError(
-        f"{model.path.name} needs {need.total / 1e9:.1f} GB of memory for a single conversation of {longest:,} tokens "
+        f"{model.path.name} needs {need.total / 1e9:.1f} GB of {memory} for one conversation of {longest:,} tokens "
         f"(weights {need.weights / 1e9:.1f}, context {need.cache / 1e9:.1f}), and {available / 1e9:.1f} GB are free. "
-        "Close other programs, lower `context_window` or `batch` in localgraphrag.toml, or take a smaller model "
-        "(`localgraphrag models list`)."
+        f"Close other programs, {layers}lower `context_window` or `batch` in localgraphrag.toml, or take a smaller "
+        "model (`localgraphrag models list`)."
     )
 
 
@@ -130,7 +178,7 @@ class Measured:
     """What a probe chose, and what it saw.
 
     `milliseconds` of a row for each number of slots, and `rates`, tokens of a prompt read per second, for each batch:
-    none where the machine took too long for more than the slots.
+    none where the machine took too long for more than the slots. `busy`: other processes were at work as well.
     """
 
     slots: int
@@ -138,27 +186,32 @@ class Measured:
     batch: int
     milliseconds: dict[str, float]
     rates: dict[str, float]
+    busy: bool = False
 
 
 def choose(model: GGUFModel, identity: str, *, threads: int = 0, gpu_layers: int = -1) -> Measured:
     """Slots, threads and batch for a loaded model on this machine: as remembered, else by a probe of some seconds.
 
-    A probe that fails is told in the log and gives the defaults.
+    What was measured beside other work is measured anew. A probe that fails is told in the log and gives what an
+    earlier one did, or the defaults.
     """
     key = machine_key(identity, threads, gpu_layers)
     known = remembered(key)
-    if known is None:
-        try:
-            known = probe(model, threads)
-        except ModelError as error:
-            log.warning("This machine could not be measured (%s); taking the defaults.", error)
-            return Measured(DEFAULT_SLOTS, threads or usable_cores(), BATCH, {}, {})
-        log.info(
-            "Measured: %d conversations or %d tokens of a prompt at once, %d threads.",
-            known.slots, known.batch, known.threads,
-        )  # fmt: skip
-        _remember(key, known)
-    return known
+    if known is not None and not known.busy:
+        return known
+    try:
+        found = probe(model, threads)
+    except ModelError as error:
+        log.warning(
+            "This machine could not be measured (%s); taking %s.", error, "what it was before" if known else "defaults"
+        )
+        return known or Measured(DEFAULT_SLOTS, threads or usable_cores(), SLOW_BATCH, {}, {})
+    log.info(
+        "Measured: %d conversations or %d tokens of a prompt at once, %d threads%s.",
+        found.slots, found.batch, found.threads, "; beside other work, so the next run measures anew" * found.busy,
+    )  # fmt: skip
+    _remember(key, found)
+    return found
 
 
 def probe(model: GGUFModel, threads: int = 0) -> Measured:
@@ -184,7 +237,9 @@ def probe(model: GGUFModel, threads: int = 0) -> Measured:
                 by_threads[count] = clock.milliseconds(DEFAULT_SLOTS)
             wanted = [min(by_threads, key=lambda count: by_threads[count])]
             streams.set_threads(wanted[0])
+        before, started = others_seconds(), time.perf_counter()
         found = {rows: clock.milliseconds(rows) for rows in CANDIDATES if clock.has_time or rows == CANDIDATES[0]}
+        busy = others_seconds() - before > _elsewhere(wanted[0]) * (time.perf_counter() - started)
         rates = clock.rates(min(found.values()))
     finally:
         streams.close()
@@ -192,7 +247,15 @@ def probe(model: GGUFModel, threads: int = 0) -> Measured:
         raise ModelError(f"a step took so long that {_PROBE_SECONDS:.0f} s were over; it may be busy with other work")
     seen = {str(rows): round(ms, 2) for rows, ms in found.items()}
     read = {str(rows): round(rate, 1) for rows, rate in rates.items()}
-    return Measured(best_slots(found), wanted[0], best_batch(rates), seen, read)
+    return Measured(best_slots(found), wanted[0], best_batch(rates), seen, read, busy)
+
+
+def _elsewhere(threads: int) -> float:
+    """How many processors others may keep busy beside so many threads: those that are left, and a part of theirs."""
+    import psutil
+
+    processors = psutil.cpu_count() or threads
+    return processors - (1 - _TAKEN) * min(threads, processors)
 
 
 def best_slots(milliseconds: Mapping[int, float]) -> int:
@@ -215,12 +278,17 @@ def best_slots(milliseconds: Mapping[int, float]) -> int:
 def best_batch(rates: Mapping[int, float]) -> int:
     """The batch to take, given tokens read per second with each: the default, unless another reads a quarter more.
 
-    A larger one costs memory (256 more: 0.1 GB with 1.5B), and time between two signs of life.
+    A larger one costs memory (256 more: 0.1 GB with 1.5B), and time between two signs of life. Without figures it is
+    the one for slow machines, where that time is seconds.
 
     >>> best_batch({256: 260, 128: 250, 64: 210, 512: 270}), best_batch({256: 2600, 128: 1500, 64: 900, 512: 4100})
     (256, 512)
+    >>> best_batch({})
+    128
     """
-    best = max(rates, key=lambda rows: rates[rows], default=BATCH)
+    if not rates:
+        return SLOW_BATCH
+    best = max(rates, key=lambda rows: rates[rows])
     return best if BATCH in rates and rates[best] >= _READS_MUCH * rates[BATCH] else BATCH
 
 
@@ -288,23 +356,15 @@ class _Stopwatch:
 
 
 def machine_key(identity: str, threads: int, gpu_layers: int) -> str:
-    """Names machine, build, model and rule: another processor, llama.cpp or model file is measured anew."""
+    """Names machine, build, model and rule: another processor, card, llama.cpp or model file is measured anew."""
     import llama_cpp
 
     layers = gpu_layers if offloading(gpu_layers) else 0
+    devices = [processor(), *(card.name for card in cards() if layers)]
     build = f"{llama_cpp.__version__} {system_info()}"
-    rule = f"{CANDIDATES} {_EARNS} {_EARNS_MUCH} {BATCHES} {_READS_MUCH}"  # what another chose is measured anew
-    return content_hash(processor(), str(usable_cores()), build, identity, str(threads), str(layers), rule)[:16]
-
-
-def processor() -> str:
-    """The processor's own name."""
-    listed = Path("/proc/cpuinfo")
-    if listed.exists():
-        for line in listed.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    # what another rule chose is measured anew
+    rule = f"{CANDIDATES} {_EARNS} {_EARNS_MUCH} {BATCHES} {_READS_MUCH} {SLOW_BATCH} {_TAKEN}"
+    return content_hash(str(devices), str(usable_cores()), build, identity, str(threads), str(layers), rule)[:16]
 
 
 def _file() -> Path:

@@ -14,7 +14,8 @@ from typing import Any
 
 from localgraphrag.errors import ContextError, ModelError
 from localgraphrag.llm import closing, output
-from localgraphrag.llm.gguf import GGUFModel, usable_cores
+from localgraphrag.llm.gguf import GGUFModel
+from localgraphrag.llm.machine import usable_cores
 from localgraphrag.llm.types import Completion, Message, Request, Tokenizer, Usage
 
 
