@@ -123,6 +123,19 @@ class FakeStreams(streams.Streams):
         return self.out[row]
 
 
+class Failing(FakeStreams):
+    """Streams of which some steps fail half way, with a part of their rows in place, as llama.cpp may leave them."""
+
+    fails = staticmethod(lambda _streams, _rows: False)
+
+    def decode(self, rows):
+        if self.fails(self, rows):
+            for token, _, stream, _ in rows[: len(rows) // 2]:
+                self.held[stream].append(token)
+            raise ModelError("llama.cpp could not decode (status -3).")
+        super().decode(rows)
+
+
 class Watched(LlamaCppEngine):
     """An engine whose streams must hold what it believes, before every step."""
 
@@ -333,3 +346,83 @@ def test_a_reply_that_goes_round_in_circles_is_ended(monkeypatch):
     sing = ask("Sing.", output.schema({"note": {"type": "string"}}), max_tokens=150)
     (found,) = make(slots=1, cells=512, longest=512).run([sing])
     assert found.finish == "repeat" and found.usage.output_tokens < 40
+
+
+# Steps that llama.cpp fails
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Have the steps fail of which a function of streams and rows says so."""
+    monkeypatch.setattr(llamacpp, "Streams", Failing)
+    return lambda fails: monkeypatch.setattr(Failing, "fails", staticmethod(fails))
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_steps_that_fail_now_and_then_change_no_reply(failing, forgets):
+    for seed in range(6):
+        draw, failed, calm = random.Random(seed), 0, 0
+        failing(lambda _streams, _rows: False)
+        sizes = {"slots": draw.choice([1, 3, 9]), "cells": 512, "longest": 1024, "batch": draw.choice([16, 64])}
+        expected = results(make(forgets=forgets, **sizes), drawn(random.Random(seed)))
+
+        def fails(_streams, rows, draw=draw):
+            nonlocal failed, calm
+            calm -= 1
+            if calm >= 0 or draw.random() < (0.7 if forgets else 0.98):  # where nothing is cut, much is read anew
+                return False
+            failed, calm = failed + 1, len({stream for _, _, stream, _ in rows})  # what is tried again goes well
+            return True
+
+        failing(fails)
+        assert results(make(forgets=forgets, **sizes), drawn(random.Random(seed))) == expected
+        assert failed
+
+
+BAD = 7  # a byte of the prompt that llama.cpp cannot bear
+
+
+@pytest.mark.parametrize("when", ["read", "written"])
+def test_a_conversation_that_fails_by_itself_leaves_the_others_alone(failing, when, caplog):
+    def fails(held, rows):
+        if when == "read":
+            return any(token == BAD for token, *_ in rows)
+        return any(BAD in held.held[stream] for _, _, stream, _ in rows)
+
+    failing(fails)
+    good = [ask(f"{i}. where is the mill?", prefix=PREFIXES[i % 2], key=str(i)) for i in range(6)]
+    alone = {}
+    for request in good:
+        alone |= results(make(slots=1, cells=512, longest=1024), [request])
+    again = ask("again", key="again")
+    bad = ask(
+        "the mill \a at the ford", key="bad", prefix=PREFIXES[0], then=lambda c: again if c.key == "bad" else None
+    )
+    engine = make(slots=4, cells=512, longest=1024, batch=32)
+    found = {c.key: c for c in engine.run([good[0], bad, *good[1:]])}
+    assert (found["bad"].text, found["bad"].finish) == ("", "error") and "status -3" in found["bad"].error
+    assert {key: found[key].text for key in alone} == {key: told[0] for key, told in alone.items()}
+    shown = ask("again", key="again", prefix=PREFIXES[0])  # the failed turn left nothing behind
+    assert found["again"].text == next(iter(engine.run([shown]))).text
+    assert "Trying again" in caplog.text
+
+
+def test_failures_apart_do_not_end_a_run(failing):
+    failing(lambda _streams, rows: any(token == BAD for token, *_ in rows))
+    requests = [ask(str(i) + "\a" * (i % 2), key=str(i)) for i in range(10)]
+    found = errors(make(slots=1, cells=512, longest=512), *requests)
+    assert [bool(found[str(i)]) for i in range(10)] == [False, True] * 5
+
+
+def test_a_run_ends_where_one_conversation_fails_after_another(failing):
+    failing(lambda _streams, _rows: True)
+    requests = [ask(str(i), prefix=PREFIXES[0]) for i in range(8)]
+    engine = make(slots=4, cells=512, longest=512)
+    assert [c.finish for c in engine.run(requests[:2])] == ["error"] * 2
+    ended = []
+    with pytest.raises(ModelError, match=r"status -3.*3 conversations in a row.*`slots`"):
+        for completion in engine.run(requests[2:6] + requests[:2]):
+            ended.append(completion)
+    assert [completion.finish for completion in ended] == ["error"] * 2
+    failing(lambda _streams, _rows: False)
+    assert {c.finish for c in engine.run(requests)} <= {"stop", "cap"}

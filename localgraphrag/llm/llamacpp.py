@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _HEARTBEAT_SECONDS = 2.0
 _WORTH_COPYING = 64  # tokens read already by another conversation: a copy takes the time of one or two
+_MOST_FAILURES = 3  # conversations in a row that llama.cpp fails: then it is no matter of one of them
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class LlamaCppEngine:
     threads : processor threads, 0 for all usable cores.
     batch : tokens of a prompt read at once.
     flash : whether to use flash attention; None for what is faster.
-    on_heartbeat : called every two seconds while nothing finishes.
+    on_heartbeat : called while nothing finishes, after the first step that ends two seconds after the last call.
 
     `trace`, None at first, may be set to what shall hear of every token (`llm/trace.py`).
 
@@ -97,6 +98,7 @@ class LlamaCppEngine:
         self._running = False
         self._beat = _Beat(None)
         self._forgets = model.forgets
+        self._failures = 0
         self.guessed, self.guessed_right = 0, 0
         self._keys: dict[int, int] = {}  # of a token, the first token with the same text
         self._texts: dict[bytes, int] = {}
@@ -115,14 +117,14 @@ class LlamaCppEngine:
     def run(self, requests: Iterable[Request]) -> Iterator[Completion]:
         """Yield a completion per turn, in order of completion.
 
-        Raises ModelError if the engine is already running or closed. A request that does not fit the context comes
-        back with `finish="error"`.
+        A request that does not fit the context, or that llama.cpp fails by itself, comes back with `finish="error"`.
+        Raises ModelError if the engine is already running or closed, or if llama.cpp fails one after another.
         """
         if self._streams.closed:
             raise ModelError("The engine is closed.")
         if self._running:
             raise ModelError("The engine is already at work in this process; let its first `run` finish.")
-        self._running = True
+        self._running, self._failures = True, 0
         source, waiting = iter(requests), deque[Talk]()
         self._beat = _Beat(self.on_heartbeat)
         try:
@@ -232,9 +234,13 @@ class LlamaCppEngine:
         self._begin(talk)
 
     def _begin(self, talk: Talk) -> None:
-        """Make its stream hold the shared prefix and nothing else."""
-        talk.read += self._streams.open(talk.stream, talk.prefix, self._tick)
-        talk.cached = len(talk.prefix)
+        """Make its stream hold the shared prefix and nothing else; nothing at all if that could not be read."""
+        try:
+            talk.read += self._streams.open(talk.stream, talk.prefix, self._tick)
+            talk.cached = len(talk.prefix)
+        except ModelError as error:
+            log.warning("%s The conversation reads its instructions itself.", error)
+            self._empty(talk)
 
     def _release(self, talk: Talk) -> None:
         """Take the conversation out of its stream; the last one moves in, so that no gap is left."""
@@ -260,23 +266,55 @@ class LlamaCppEngine:
             steps = [(reading, reading.tokens[reading.cached :][: self.batch])]
         else:
             steps = [(talk, self._with_guesses(talk, each)) for talk in self._active]
+        try:
+            self._advance(steps)
+        except ModelError as error:
+            self._retry([talk for talk, _ in steps], error)
+
+    def _advance(self, steps: Sequence[tuple[Talk, list[int]]]) -> None:
+        """Decode the next tokens of some conversations, and choose what comes where all that is known has been read.
+
+        Raises ModelError if llama.cpp cannot; then nothing has changed but what is in the streams.
+        """
         rows: list[Row] = []
         ready: list[tuple[Talk, list[int], int]] = []
         for talk, taken in steps:
-            known = len(talk.tokens) - talk.cached  # rows beyond are guesses
-            first = len(rows) + known - 1
+            known = talk.pending  # rows beyond are guesses
+            if len(taken) >= known:
+                ready.append((talk, taken[known:], len(rows) + known - 1))
             rows += [(token, talk.cached + i, talk.stream, i + 1 >= known) for i, token in enumerate(taken)]
-            talk.read += max(min(talk.start, talk.cached + len(taken)) - talk.cached, 0)
-            talk.cached += min(len(taken), known)
-            if not talk.pending:
-                ready.append((talk, taken[known:], first))
         self._streams.decode(rows)
+        self._failures = 0
+        for talk, taken in steps:
+            talk.read += max(min(talk.start, talk.cached + len(taken)) - talk.cached, 0)
+            talk.cached += min(len(taken), talk.pending)
         for talk, guesses, row in ready:
             try:
                 self._sample(talk, row)
                 self._keep_right(talk, guesses, row)
             except ModelError as error:  # this reply's misfortune; the others go on
                 talk.finish, talk.error = "error", str(error)
+
+    def _retry(self, talks: Sequence[Talk], error: ModelError) -> None:
+        """Try a step that failed for each of its conversations alone, in half the rows; those that fail again end."""
+        log.warning("%s Trying again with each of %d conversations.", error, len(talks))
+        for talk in talks:
+            self._cut(talk, talk.cached)  # a part of the step may have come into the stream
+            try:
+                self._advance([(talk, talk.tokens[talk.cached :][: max(self.batch // 2, 1)])])
+            except ModelError as again:
+                self._fail(talk, again)
+
+    def _fail(self, talk: Talk, error: ModelError) -> None:
+        """End a reply that llama.cpp failed. Raises ModelError where it failed those before as well."""
+        talk.finish, talk.error = "error", str(error)
+        self._failures += 1
+        if self._failures >= _MOST_FAILURES:
+            raise ModelError(
+                f"{error} It failed {self._failures} conversations in a row. Start again: what is done is kept. If it "
+                "comes back, set fewer `slots`, or a lower `batch` or `gpu_layers`, in localgraphrag.toml."
+            ) from error
+        self._empty(talk)
 
     def _borrow(self, talk: Talk) -> None:
         """Take over what another conversation has read already of the same text.
@@ -414,6 +452,10 @@ class LlamaCppEngine:
         # recurrent and hybrid models cannot drop a part: begin again, and try it no more where it need not be
         self._forgets = False
         self._begin(talk)
+
+    def _empty(self, talk: Talk) -> None:
+        self._streams.clear(talk.stream)
+        talk.cached = 0
 
     def _tick(self) -> None:
         self._beat.tick(self._active)

@@ -131,12 +131,12 @@ class Streams:
         """
         read = 0
         if not prefix:
-            self._api.llama_memory_seq_rm(self._memory, stream, -1, -1)
+            self.clear(stream)
             return read
         if prefix not in self._prefixes:
             homes = [home for home in range(self.slots, self.slots + PREFIXES) if home not in self._prefixes.values()]
             home = homes[0] if homes else self._prefixes.popitem(last=False)[1]
-            self._api.llama_memory_seq_rm(self._memory, home, -1, -1)
+            self.clear(home)
             for at in range(0, len(prefix), self._batch_size):
                 part = prefix[at : at + self._batch_size]
                 self.decode([(token, at + i, home, False) for i, token in enumerate(part)])
@@ -146,6 +146,10 @@ class Streams:
         self._prefixes.move_to_end(prefix)
         self.copy(self._prefixes[prefix], stream)
         return read
+
+    def clear(self, stream: int) -> None:
+        """Make one stream hold nothing."""
+        self._api.llama_memory_seq_rm(self._memory, stream, -1, -1)
 
     def copy(self, source: int, target: int) -> None:
         """Make one stream hold what another holds."""
@@ -164,7 +168,7 @@ class Streams:
         self._batch.fill(rows)
         status = self._api.llama_decode(self._context, self._batch.native)
         if status != 0:
-            raise ModelError(f"llama.cpp could not decode a batch of {len(rows)} tokens (status {status}).")
+            raise ModelError(f"llama.cpp could not decode {len(rows)} tokens (status {status}: {_why(status)}).")
 
     def logits(self, row: int) -> np.ndarray[Any, Any]:
         """The logits of a row of the last step, in place: valid until the next one."""
@@ -175,6 +179,12 @@ class Streams:
 def padded(cells: int) -> int:
     """Cells of a stream as llama.cpp makes them."""
     return -(-cells // _PAD) * _PAD
+
+
+def _why(status: int) -> str:
+    """What llama.h says of it. After 1 and -1 the streams are as they were; after others a part may have come in."""
+    known = {1: "no room in the cache", 2: "aborted", -1: "an invalid batch"}
+    return known.get(status, "an error, most likely too little memory")
 
 
 class _Batch:
