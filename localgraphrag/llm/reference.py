@@ -28,18 +28,21 @@ class ReferenceEngine:
     identity : the sha256 of the model file.
     context_tokens : prompt and output that fit.
     threads : processor threads, 0 for all usable cores.
+    flash : whether to use flash attention; as shipped, the engine uses none on a processor.
 
     Repeats are not looked for, and temperatures not used. `replies` keeps the tokens of every reply, in order.
     """
 
-    def __init__(self, path: Path, *, identity: str, context_tokens: int = 4096, threads: int = 0) -> None:
+    def __init__(
+        self, path: Path, *, identity: str, context_tokens: int = 4096, threads: int = 0, flash: bool = False
+    ) -> None:
         import llama_cpp
         import outlines
 
         cores = threads or usable_cores()
         self._vocabulary = GGUFModel(path, vocab_only=True)
         self._llama = llama_cpp.Llama(
-            str(path), n_ctx=context_tokens, n_threads=cores, n_threads_batch=cores, flash_attn=True, verbose=False
+            str(path), n_ctx=context_tokens, n_threads=cores, n_threads_batch=cores, flash_attn=flash, verbose=False
         )
         self._outlines = outlines.from_llamacpp(self._llama, chat_mode=False)
         self.identity = f"reference:{identity}"
