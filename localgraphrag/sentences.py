@@ -41,6 +41,8 @@ def sentences(text: str) -> list[Sentence]:
     ['Crew of the long and open boat of Ness', 'Foreman: Ada Lind', 'Length of it: 9 m']
     >>> [s.text for s in sentences("We have pared this down to the very least there is\nto do: a council and rules.")]
     ['We have pared this down to the very least there is to do: a council and rules.']
+    >>> [s.text for s in sentences("All had gone but the two\n'prentices, who slept.")]
+    ["All had gone but the two 'prentices, who slept."]
     """
     from sentencex import segment
 
@@ -133,7 +135,8 @@ def _lines(part: str) -> Iterator[tuple[int, int]]:
     start = 0
     for found in _LINE.finditer(part):
         line, after = part[start : found.start()], part[found.end() :].lstrip()
-        short = len(line) < _SHORT_LINE and line.strip() and not after[:1].islower()
+        goes_on = after.lstrip(_QUOTES)[:1].islower()
+        short = len(line) < _SHORT_LINE and line.strip() and not goes_on
         ended = short or found.group() != "\n"
         if ended or _NEW_LINE.match(part, found.start()):
             yield start, found.start()
