@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from localgraphrag.config import Settings
+
     Labels = NDArray[np.int64]  # one community number per node, in the order of `Graph.nodes`
 
 
@@ -110,6 +112,22 @@ def detect_communities(
         return Hierarchy(())
     links = weighted_links(graph, cooccurrence_weight)
     return _hierarchy(graph, _partitions(len(graph.nodes), links, max_community_size, max_levels, seed))
+
+
+def communities_of(graph: Graph, settings: Settings) -> Hierarchy:
+    """The hierarchy of communities under the settings."""
+    return detect_communities(
+        graph,
+        max_community_size=settings.max_community_size,
+        max_levels=settings.max_levels,
+        cooccurrence_weight=settings.cooccurrence_weight,
+        seed=settings.seed,
+    )
+
+
+def levels_reported(hierarchy: Hierarchy, settings: Settings) -> list[int]:
+    """The levels of it whose reports `index` writes under the settings."""
+    return [k for k in range(len(hierarchy.levels)) if not settings.report_levels or k in settings.report_levels]
 
 
 def _partitions(size: int, links: Links, max_size: int, max_levels: int, seed: int) -> list[Labels]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from localgraphrag import extract as extraction
 from localgraphrag.chunks import Chunk, chunk_document
+from localgraphrag.communities import communities_of, levels_reported
 from localgraphrag.graph import build_graph, description_units, with_descriptions
 from localgraphrag.llm.types import Engine, Usage
 from localgraphrag.llm.units import Outcome, Unit
@@ -210,14 +211,12 @@ def _of_the_graph(
     embedder: Embedder | None,
 ) -> dict[str, tuple[int, int]]:
     """Units that the graph of these chunks calls for, by stage: how many are missing, and how many stored."""
-    from localgraphrag.pipeline import communities_of  # which has from here what work usually takes
-
     graph = build_graph(chunks, found)
     graph = with_descriptions(
         graph, list(runner.run(description_units(graph, settings, prompts, runner.engine.tokenizer)))
     )
     hierarchy = communities_of(graph, settings)
-    levels = [k for k in range(len(hierarchy.levels)) if not settings.report_levels or k in settings.report_levels]
+    levels = levels_reported(hierarchy, settings)
     reports = write_reports(graph, hierarchy, levels, settings, prompts, runner, embedder=embedder)
     planned = plan_reports(graph, hierarchy, levels, settings, prompts, runner.engine, reports)
     return {

@@ -28,15 +28,14 @@ class WriterLock:
     the file cannot be written or locked.
     """
 
-    def __init__(self, path: Path, purpose: str, since: str) -> None:
-        self._path = path
-        self._file: IO[bytes] | None = path.open("a+b", buffering=0)
+    def __init__(self, index: Path, purpose: str, since: str) -> None:
+        self._file: IO[bytes] | None = _beside(index).open("a+b", buffering=0)
         try:
             _wait_for(self._file)
         except _HELD:
             holder = _holder(self._file)
             self._file.close()
-            raise _held(path, holder) from None
+            raise _held(index, holder) from None
         except OSError:
             self._file.close()
             raise
@@ -71,7 +70,7 @@ def writer_of(index: Path) -> str:
 def check_free(index: Path) -> None:
     """Raise StoreLockedError if a writer is at work on the index file. Makes no file, and so keeps no other out."""
     if holder := writer_of(index):
-        raise _held(_beside(index), holder)
+        raise _held(index, holder)
 
 
 def _wait_for(file: IO[bytes]) -> None:
@@ -89,9 +88,9 @@ def _beside(index: Path) -> Path:
     return index.with_name(index.name + ".lock")
 
 
-def _held(path: Path, holder: str) -> StoreLockedError:
+def _held(index: Path, holder: str) -> StoreLockedError:
     return StoreLockedError(
-        f"{path.with_suffix('')} is being written by {holder}. Wait for it to end or stop it; "
+        f"{index} is being written by {holder}. Wait for it to end or stop it; "
         "what it has stored is kept, and questions can be asked meanwhile."
     )
 

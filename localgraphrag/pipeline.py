@@ -10,7 +10,7 @@ from typing import Any
 from localgraphrag import extract as extraction
 from localgraphrag import tables
 from localgraphrag.chunks import Chunk, chunk_document
-from localgraphrag.communities import Hierarchy, detect_communities
+from localgraphrag.communities import Hierarchy, communities_of, levels_reported
 from localgraphrag.config import Settings
 from localgraphrag.console import duration
 from localgraphrag.documents import Document, Reading, Skipped
@@ -126,7 +126,7 @@ def index_project(
         graph = with_descriptions(graph, list(runner.run(units)))
     with reporter.stage("communities"):
         hierarchy = communities_of(graph, settings)
-    levels = [k for k in range(len(hierarchy.levels)) if not settings.report_levels or k in settings.report_levels]
+    levels = levels_reported(hierarchy, settings)
     reports = reports_of(graph, hierarchy, levels, {}, settings, prompts, runner, reporter, embedder)
     index = tables.Index(documents, chunks, graph, hierarchy, reports)
     with reporter.stage("save"):
@@ -206,17 +206,6 @@ def _nothing_found(empty: Sequence[Outcome[Extraction]], engine: Engine) -> str:
         "name people, places or things: try a larger `model`, set `grounded = false` (names need not be verbatim), or "
         "check `entity_types` and the prompts. If they name none, as tables of figures do: set `empty_chunks = 0`, and "
         "the run goes on. What was done is kept."
-    )
-
-
-def communities_of(graph: Graph, settings: Settings) -> Hierarchy:
-    """The hierarchy of communities under the settings."""
-    return detect_communities(
-        graph,
-        max_community_size=settings.max_community_size,
-        max_levels=settings.max_levels,
-        cooccurrence_weight=settings.cooccurrence_weight,
-        seed=settings.seed,
     )
 
 

@@ -6,18 +6,19 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from localgraphrag import tables
 from localgraphrag.economics import worked
-from localgraphrag.errors import ConfigError, NotIndexedError, StoreError
+from localgraphrag.errors import NotIndexedError, StoreError
 from localgraphrag.llm.catalog import catalog, model_name
 from localgraphrag.pipeline import embedded, reports_of
 from localgraphrag.progress import OnProgress, Reporter
 from localgraphrag.runner import StoredRunner
 from localgraphrag.search import Answer, global_search, text_search, vector_search
-from localgraphrag.search.question import Method
-from localgraphrag.store import Store, make_index
+from localgraphrag.search.question import Method, check_method
+from localgraphrag.show import check_filled
+from localgraphrag.store import Store
 
 if TYPE_CHECKING:
     from localgraphrag.config import Settings
@@ -63,9 +64,8 @@ class Asking:
         Raises NotIndexedError when the index has no documents, or when reports are missing that this model did not
         begin; ConfigError for a method that there is not; and what the searches raise.
         """
-        if not self.index.chunks:
-            path = self.store.path
-            raise NotIndexedError(f"{path.absolute()} holds no documents yet. {make_index(path)}")
+        check_method(method)
+        check_filled(self.store)
         reports = self._reports(level) if method == "global" else {}
         last = 0 if method == "ss" else 1  # the answer is put together when all batches are read
         with self.reporter.stage("answer", 0, question, self._usual_call(method), after=last) as stage:
@@ -93,13 +93,11 @@ class Asking:
                 seed=seed,
                 embedder=self.embedder,
             )
-        if method == "ss":
-            assert self.embedder is not None
-            return vector_search(
-                question, chunks=index.chunks, vectors=self._vectors(self.embedder), embedder=self.embedder,
-                settings=self.settings, prompts=self.prompts, runner=self.runner,
-            )  # fmt: skip
-        raise ConfigError(f"There is no method {method!r}. Methods: {', '.join(get_args(Method))}.")
+        assert self.embedder is not None
+        return vector_search(
+            question, chunks=index.chunks, vectors=self._vectors(self.embedder), embedder=self.embedder,
+            settings=self.settings, prompts=self.prompts, runner=self.runner,
+        )  # fmt: skip
 
     def _usual_call(self, method: Method) -> float:
         """Tokens that a call of an answer will likely take, the first time."""

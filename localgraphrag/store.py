@@ -101,7 +101,7 @@ class Store:
         with _explained(path):
             if writer:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                self._lock = WriterLock(path.with_name(path.name + ".lock"), writer, now())
+                self._lock = WriterLock(path, writer, now())
             try:
                 self._database = self._connect()
             except BaseException:

@@ -13,6 +13,7 @@ from localgraphrag import tables
 from localgraphrag.errors import LocalGraphRAGError, StoreError
 from localgraphrag.extract import Extraction
 from localgraphrag.graph import Edge, Node, build_graph, normalize_name
+from localgraphrag.sentences import fold
 from localgraphrag.store import Store, adapter
 from localgraphrag.tables import Index
 
@@ -212,16 +213,12 @@ def _quotations(store: Store, index: Index) -> Iterator[str]:
         return
     graph = index.graph
     described: list[Node | Edge] = [*graph.nodes, *graph.edges]
-    texts = {chunk.id: _folded(chunk.text) for chunk in index.chunks}
+    texts = {chunk.id: fold(chunk.text) for chunk in index.chunks}
     told = [(x.id, d.text, d.chunk_id) for x in described for d in x.descriptions]
     for id_, text, chunk_id in told + [(claim.id, claim.description, claim.chunk_id) for claim in graph.claims]:
         words = text.removeprefix("… ").removesuffix(" …")  # marks of a sentence that was cut
-        if _folded(words) not in texts[chunk_id]:
+        if fold(words) not in texts[chunk_id]:
             yield f"{id_} is described by words that do not stand in chunk {chunk_id}: {text!r}"
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _answers(store: Store, index: Index) -> Iterator[str]:

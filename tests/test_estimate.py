@@ -35,19 +35,6 @@ def calls(summary: IndexSummary) -> dict[str, int]:
     return {stage.stage: stage.usage.calls for stage in summary.stages if stage.units}
 
 
-def stopping(step: str, after: int = 0) -> Any:
-    """A model that is interrupted when it has been asked so many things of one step."""
-    asked = []
-
-    def answer(messages: Any, request: Any) -> str:
-        asked.extend([request] * request.key.startswith(step))
-        if len(asked) > after:
-            raise KeyboardInterrupt
-        return bench.reply(messages, request)
-
-    return answer
-
-
 class TestWhatIsToDo:
     def test_of_documents_that_are_new(self, project: Project, docs: Path):
         told = project.estimate(docs)
@@ -76,7 +63,7 @@ class TestWhatIsToDo:
 
     def test_of_reports_that_an_interrupted_run_did_not_come_to(self, docs: Path, tmp_path: Path):
         with pytest.raises(KeyboardInterrupt):
-            open_project(tmp_path, stopping("report", after=3)).index(docs)
+            open_project(tmp_path, bench.stopping("report", after=3)).index(docs)
         project = open_project(tmp_path)
         told = project.estimate()
         assert told.stored == told.chunks
@@ -105,7 +92,7 @@ class TestWhatIsToDo:
 
     def test_of_an_interrupted_extraction_the_rest(self, docs: Path, tmp_path: Path):
         with pytest.raises(KeyboardInterrupt):
-            open_project(tmp_path, stopping("extract", after=60)).index(docs)
+            open_project(tmp_path, bench.stopping("extract", after=60)).index(docs)
         project = open_project(tmp_path)
         told = project.estimate()
         made = calls(project.index())
@@ -185,7 +172,7 @@ class TestWhatItGoesBy:
         (docs / "long.txt").write_text(" ".join(bench.sentence(i) for i in range(60, 200)))
         settings = {"chunk_size": 400, "chunk_overlap": 0, "report_levels": [9]}
         with pytest.raises(KeyboardInterrupt):
-            open_project(tmp_path, stopping("extract", after=25), **settings).index(docs)
+            open_project(tmp_path, bench.stopping("extract", after=25), **settings).index(docs)
         project = open_project(tmp_path, **settings)
         told = project.estimate()
         with project.store() as store:

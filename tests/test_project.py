@@ -253,10 +253,7 @@ class TestIndex:
         assert project.status().documents == 4
 
     def test_text_of_a_run_that_did_not_end_is_dropped_too(self, docs: Path, tmp_path: Path):
-        def stopped(*_arguments: object) -> str:
-            raise KeyboardInterrupt
-
-        project = bench.open_project(tmp_path / "project", stopped)
+        project = bench.open_project(tmp_path / "project", bench.stopping())
         with pytest.raises(KeyboardInterrupt):
             project.index(docs)
         assert b"In the year" in b"".join(file.read_bytes() for file in project.folder.glob("index.db*"))
@@ -266,16 +263,8 @@ class TestIndex:
         assert b"In the year" not in b"".join(file.read_bytes() for file in project.folder.glob("index.db*"))
 
     def test_a_first_run_that_did_not_end_goes_on_without_its_paths(self, docs: Path, tmp_path: Path):
-        calls = []
-
-        def stopped(messages: object, request: object) -> str:
-            calls.append(request)
-            if len(calls) > 3:
-                raise KeyboardInterrupt
-            return bench.reply(messages, request)
-
         with pytest.raises(KeyboardInterrupt):
-            bench.open_project(tmp_path / "project", stopped).index(docs)
+            bench.open_project(tmp_path / "project", bench.stopping(after=3)).index(docs)
         assert bench.open_project(tmp_path / "project").index().documents == 4
 
     def test_an_empty_path_is_no_folder(self, project: Project):

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_search import CHUNKS, DOCUMENTS, GRAPH, HIERARCHY, PROMPTS, QUESTION, conversation, golden, make_report
+from test_search import (
+    CHUNKS,
+    DOCUMENTS,
+    GRAPH,
+    HIERARCHY,
+    PROMPTS,
+    QUESTION,
+    Watcher,
+    conversation,
+    golden,
+    make_report,
+)
 
 from localgraphrag.attribution import borne_out, supports
 from localgraphrag.chunks import Chunk
@@ -435,14 +446,6 @@ def test_a_heading_stands_over_what_it_is_of_and_once():
 
 
 def test_an_answer_is_tied_to_all_that_its_points_were_written_from():
-    seen = []
-
-    class Noting(EngineRunner):
-        def run(self, units):
-            given = list(units)
-            seen.extend(given)
-            return super().run(given)
-
     settings = SETTINGS.model_copy(update={"descriptions": "written"})
     point = {"score": 80, "points": [{"sources": [1], "text": "The dam leaks.", "score": 80}]}
     engine = ScriptedEngine(
@@ -450,7 +453,9 @@ def test_an_answer_is_tied_to_all_that_its_points_were_written_from():
             dumps(**point) if request.key.startswith("map") else dumps(answer=[{"cites": [1], "text": "So."}])
         )
     )
-    text_search(QUESTION, chunks=CHUNKS, settings=settings, prompts=PROMPTS, runner=Noting(engine))
+    watcher = Watcher(engine)
+    text_search(QUESTION, chunks=CHUNKS, settings=settings, prompts=PROMPTS, runner=watcher)
+    seen = watcher.seen
     assert set(seen[-1].chunks) == {chunk.id for unit in seen[:-1] for chunk in CHUNKS if chunk.id in unit.chunks}
     assert len(seen[-1].chunks) > 1
 
@@ -458,24 +463,19 @@ def test_an_answer_is_tied_to_all_that_its_points_were_written_from():
 def test_a_stored_answer_counts_sentences_as_they_are_divided_now(monkeypatch):
     embedder = HashEmbedder()
     vectors = ([c.id for c in CHUNKS], np.asarray(embedder.embed([c.text for c in CHUNKS])))
-    keys = []
-
-    class Noting(EngineRunner):
-        def run(self, units):
-            given = list(units)
-            keys.extend(unit.key("m") for unit in given)
-            return super().run(given)
+    watcher = Watcher(model(("...", SINGS)))
 
     def ask_now():
         vector_search(
             QUESTION, chunks=CHUNKS, vectors=vectors, embedder=embedder, settings=SETTINGS, prompts=PROMPTS,
-            runner=Noting(model(("...", SINGS))),
+            runner=watcher,
         )  # fmt: skip
 
     ask_now()
     ask_now()
     monkeypatch.setattr(Passage, "said", property(lambda passage: [passage.text]))
     ask_now()
+    keys = [unit.key("m") for unit in watcher.seen]
     assert keys[0] == keys[1] != keys[2]
 
 

@@ -682,17 +682,23 @@ def test_killed_query_resumes_from_the_batches_that_are_done(calls):
     }
 
 
+class Watcher(EngineRunner):
+    """Notes the units that it runs."""
+
+    def __init__(self, engine):
+        super().__init__(engine)
+        self.seen = []
+
+    def run(self, units):
+        units = list(units)
+        self.seen.extend(units)
+        return super().run(units)
+
+
 def test_units_name_the_chunks_whose_text_they_have_seen():
-    seen = []
-
-    class Watcher(EngineRunner):
-        def run(self, units):
-            units = list(units)
-            seen.extend(units)
-            return super().run(units)
-
-    ask_global(reader({"dam": 80}), runner=Watcher(reader({"The dam leaks": 80})))
-    assert [(unit.stage, sorted(unit.chunks)) for unit in seen] == [
+    watcher = Watcher(reader({"The dam leaks": 80}))
+    ask_global(reader({"dam": 80}), runner=watcher)
+    assert [(unit.stage, sorted(unit.chunks)) for unit in watcher.seen] == [
         ("map", ["t0", "t1", "t2", "t3"]), ("reduce", ["t0", "t1", "t2", "t3"]),
     ]  # fmt: skip
 

@@ -130,10 +130,7 @@ class TestFirstRun:
         assert project.status().at_work == ""
 
     def test_stopped(self, tmp_path: Path, docs: Path):
-        def stopped(*_arguments: object) -> str:
-            raise KeyboardInterrupt
-
-        project = bench.open_project(tmp_path / "project", stopped)
+        project = bench.open_project(tmp_path / "project", bench.stopping())
         with pytest.raises(KeyboardInterrupt):
             project.index(docs)
         said = self.asked(project)
@@ -142,11 +139,8 @@ class TestFirstRun:
         assert project.status().unfinished == 4
 
     def test_of_a_later_run_the_index_before_it_is_shown(self, project: Project, docs: Path):
-        def stopped(*_arguments: object) -> str:
-            raise KeyboardInterrupt
-
         (docs / "new.txt").write_text("In the year 1900 Ada wrote to Ohm.", encoding="utf-8")
-        again = bench.open_project(project.folder, stopped)
+        again = bench.open_project(project.folder, bench.stopping())
         with pytest.raises(KeyboardInterrupt):
             again.index(docs)
         assert len(project.show("documents").links) == 4

@@ -79,6 +79,19 @@ def extracted(step: str, messages: tuple[Message, ...], declared: Any) -> str:
     return f'{{"relationships":[{head}wrote to {target}."]]}}'
 
 
+def stopping(step: str = "", after: int = 0) -> Any:
+    """A model that is interrupted when it has been asked so many things, of one step or of all."""
+    asked = []
+
+    def answer(messages: tuple[Message, ...], request: Request) -> str:
+        asked.extend([request] * request.key.startswith(step))
+        if len(asked) > after:
+            raise KeyboardInterrupt
+        return reply(messages, request)
+
+    return answer
+
+
 def compact(value: Any) -> str:
     """JSON as grammars have it: no white space."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

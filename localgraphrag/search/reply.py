@@ -196,7 +196,7 @@ def _ended(words: str, shown: Sequence[str]) -> str:
         return words
     begun = fold(last)
     whole_ones = (text for text in shown if len(begun) >= LEAST_BEGUN and fold(text).startswith(begun))
-    rest = next((quotation(shortened(text), 0).text for text in whole_ones), f"{begun} …")
+    rest = next((_unmarked(shortened(text)) for text in whole_ones), f"{begun} …")
     space = last[: len(last) - len(last.lstrip())]
     return "".join([*before, space, rest])
 
@@ -239,8 +239,13 @@ def _sources(sentence: str, shown: Sequence[str]) -> tuple[int, ...]:
 
 
 def quotation(text: str, label: int) -> Paragraph:
-    """A statement as a paragraph of its own. Brackets are kept for marks, and a document may have some."""
-    return Paragraph(text.replace("[", "(").replace("]", ")"), (label,))
+    """A statement as a paragraph of its own."""
+    return Paragraph(_unmarked(text), (label,))
+
+
+def _unmarked(text: str) -> str:
+    """Words of a document with round brackets for square ones, which are kept for marks."""
+    return text.replace("[", "(").replace("]", ")")
 
 
 def read_map(text: str) -> Mapped:

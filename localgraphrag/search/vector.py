@@ -114,7 +114,7 @@ def vector_search(
         return Answer(asked, "ss", None, text, (), Usage(), {**record, "cached_calls": 0, "usage": as_record(Usage())})
     said = search.said(passages)
     unit = one_turn(
-        "answer", "SS answer", search.request(passages), search.reader(passages), Written, passages,
+        "answer", "SS answer", search.request(passages), search.reader(said), Written, passages,
         beside=[sentence for _, sentence in said],
     )  # fmt: skip
     outcome = run_all(runner, [unit])[unit.name]
@@ -123,9 +123,9 @@ def vector_search(
         raise ModelError(f"The answer could not be written from {len(passages)} chunks: {error}. Ask again.")
     text, citations = render(
         outcome.value,
-        lambda label: (passages[said[label - 1][0] - 1] if search.quoted else passages[label - 1],),
+        lambda label: (passages[said[label - 1][0] - 1],),
         chunk_provenance(given.values()),
-        lambda label: said[label - 1][1] if search.quoted else "",
+        lambda label: said[label - 1][1],
     )
     text = text or _nothing_said(len(passages), len(given), len(outcome.value.refused))
     reply = {"reply": as_record(outcome.value), "cached_calls": int(outcome.cached), "usage": as_record(outcome.usage)}
@@ -182,26 +182,28 @@ class _VectorSearch:
             output = answer_output(max(len(passages), 1), may_be_empty=True)
         return Request(prompt, output, prefix, max_tokens=self.settings.answer_tokens)
 
-    def reader(self, passages: Sequence[Passage]) -> Callable[[str], Written]:
-        """What makes an answer of the reply."""
-        if not self.quoted:
-            return read_answer
-        return partial(self._read, passages)
+    def reader(self, said: Sequence[tuple[int, str]]) -> Callable[[str], Written]:
+        """What makes an answer of the reply, its labels those of `said`."""
+        return partial(self._read, said) if self.quoted else read_answer
 
     def said(self, passages: Sequence[Passage]) -> list[tuple[int, str]]:
-        """Every sentence that bears out or does not, titles too, with the label of its passage."""
+        """What an answer's labels count, each with the label of its passage: sentences, titles among them.
+
+        Where the model names the passages itself it is these, and "" for their sentences.
+        """
+        if not self.quoted:
+            return [(label, "") for label in range(1, len(passages) + 1)]
         return [
             (label, sentence)
             for label, passage in enumerate(passages, 1)
             for sentence in (passage.title, *passage.said)
         ]
 
-    def _read(self, passages: Sequence[Passage], text: str) -> Written:
+    def _read(self, said: Sequence[tuple[int, str]], text: str) -> Written:
         """The answer, each paragraph with the sentences (labels of `said`) that bear it out.
 
         Not with passages: one has so many words that it bears out almost anything about its subject.
         """
-        said = self.said(passages)
         example = self.prompts.render("map_example", quoted=False) + self.prompts.render("answer_example_reply")
         written = read_headed(text, [sentence for _, sentence in said], self.question, example)
         return replace(written, paragraphs=written.paragraphs or tuple(self._instead(written.refused, said)))
