@@ -130,6 +130,19 @@ def levels_reported(hierarchy: Hierarchy, settings: Settings) -> list[int]:
     return [k for k in range(len(hierarchy.levels)) if not settings.report_levels or k in settings.report_levels]
 
 
+def levels_unknown(hierarchy: Hierarchy, settings: Settings) -> list[str]:
+    """A warning where reports are wanted of levels that are not there: clustering decides how many there are."""
+    levels = len(hierarchy.levels)
+    unknown = [f"C{level}" for level in settings.report_levels if not 0 <= level < levels]
+    if not unknown:
+        return []
+    there = f"the levels {', '.join(f'C{level}' for level in range(levels))}" if levels else "no levels"
+    return [
+        f"No reports were written for {', '.join(unknown)}: this index has {there}. Name levels that it has, with "
+        "--levels or the setting report_levels."
+    ]
+
+
 def _partitions(size: int, links: Links, max_size: int, max_levels: int, seed: int) -> list[Labels]:
     """Labels of every node on each level, coarsest first."""
     import numpy as np

@@ -10,7 +10,7 @@ from typing import Any
 from localgraphrag import extract as extraction
 from localgraphrag import tables
 from localgraphrag.chunks import Chunk, chunk_document
-from localgraphrag.communities import Hierarchy, communities_of, levels_reported
+from localgraphrag.communities import Hierarchy, communities_of, levels_reported, levels_unknown
 from localgraphrag.config import Settings
 from localgraphrag.console import duration
 from localgraphrag.documents import Document, Reading, Skipped
@@ -149,7 +149,7 @@ def index_project(
         stages=_stages(reporter, runner),
         failures=tuple(runner.failures),
         skipped=reading.skipped,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *levels_unknown(hierarchy, settings)),
         seconds=time.monotonic() - started,
     )
 

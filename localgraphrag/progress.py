@@ -116,7 +116,7 @@ class Stage:
         self.tell(self.detail)
 
     def heartbeat(self, beat: Any) -> None:
-        """Tell that the engine is alive; see `llm.llamacpp.Heartbeat`."""
+        """Tell that the engine is alive; see `llm.heartbeat.Heartbeat`."""
         self.underway = beat.read_tokens + beat.output_tokens
         done = f"{beat.read_tokens:,} tokens read, {beat.output_tokens:,} written"
         self.tell(f"{beat.key}: {done}, {beat.active} at once")

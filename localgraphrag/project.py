@@ -247,8 +247,7 @@ class Project:
                     meta=meta, progress=progress, warnings=warnings,
                 )  # fmt: skip
                 refused = left_out(ungrounded(store))
-        unknown = _unknown_levels(self.settings.report_levels, len(summary.communities))
-        return replace(summary, warnings=(*summary.warnings, *unknown, *filter(None, [refused])))
+        return replace(summary, warnings=(*summary.warnings, *filter(None, [refused])))
 
     def _check_model(self) -> None:
         """Raise ModelError if the model is missing or broken. No weights are loaded."""
@@ -489,15 +488,3 @@ class Project:
             progress=told,
             may_be_empty=may_be_empty,
         )
-
-
-def _unknown_levels(wanted: Sequence[int], levels: int) -> list[str]:
-    """A warning where reports were wanted of levels that are not there: clustering decides how many there are."""
-    unknown = [f"C{level}" for level in wanted if not 0 <= level < levels]
-    if not unknown:
-        return []
-    there = f"the levels {', '.join(f'C{level}' for level in range(levels))}" if levels else "no levels"
-    return [
-        f"No reports were written for {', '.join(unknown)}: this index has {there}. Name levels that it has, with "
-        "--levels or the setting report_levels."
-    ]

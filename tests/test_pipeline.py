@@ -21,7 +21,7 @@ from localgraphrag.errors import (
     StoreFullError,
     StoreLockedError,
 )
-from localgraphrag.llm.llamacpp import Heartbeat
+from localgraphrag.llm.heartbeat import Heartbeat
 from localgraphrag.llm.scripted import ScriptedEngine
 from localgraphrag.llm.types import Completion
 from localgraphrag.llm.units import Outcome

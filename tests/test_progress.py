@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localgraphrag.llm.llamacpp import Heartbeat
+from localgraphrag.llm.heartbeat import Heartbeat
 from localgraphrag.llm.types import Usage
 from localgraphrag.llm.units import Outcome, Unit
 from localgraphrag.progress import Stage

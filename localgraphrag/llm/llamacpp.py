@@ -13,7 +13,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ from localgraphrag.errors import ContextError, ModelError
 from localgraphrag.llm import closing, output
 from localgraphrag.llm.drafts import MOST_EACH, guess, rows_each
 from localgraphrag.llm.gguf import GGUFModel
+from localgraphrag.llm.heartbeat import Beat, Heartbeat
 from localgraphrag.llm.machine import usable_cores
 from localgraphrag.llm.streams import Row, Streams
 from localgraphrag.llm.talk import RESERVE, Talk
@@ -30,19 +30,8 @@ from localgraphrag.llm.types import Completion, Message, Request, Tokenizer, Usa
 
 log = logging.getLogger(__name__)
 
-_HEARTBEAT_SECONDS = 2.0
 _WORTH_COPYING = 64  # tokens read already by another conversation: a copy takes the time of one or two
 _MOST_FAILURES = 3  # conversations in a row that llama.cpp fails: then it is no matter of one of them
-
-
-@dataclass(frozen=True)
-class Heartbeat:
-    """A sign of life during a long pause: a request in work, how many there are, and what these have come to."""
-
-    key: str
-    active: int
-    read_tokens: int
-    output_tokens: int
 
 
 class LlamaCppEngine:
@@ -96,7 +85,7 @@ class LlamaCppEngine:
         self._active: list[Talk] = []  # the talk at i is in stream i: steps want neighbours
         self._grammars: dict[int, tuple[Any, str]] = {}
         self._running = False
-        self._beat = _Beat(None)
+        self._beat = Beat(None)
         self._forgets = model.forgets
         self._failures = 0
         self.guessed, self.guessed_right = 0, 0
@@ -126,7 +115,7 @@ class LlamaCppEngine:
             raise ModelError("The engine is already at work in this process; let its first `run` finish.")
         self._running, self._failures = True, 0
         source, waiting = iter(requests), deque[Talk]()
-        self._beat = _Beat(self.on_heartbeat)
+        self._beat = Beat(self.on_heartbeat)
         try:
             while True:
                 yield from self._admit(source, waiting)
@@ -497,21 +486,3 @@ def _legal(talk: Talk, logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Which tokens the grammar allows next."""
     allowed = np.frombuffer(talk.matcher.compute_bitmask(), dtype=np.uint8)
     return np.unpackbits(allowed, bitorder="little")[: len(logits)].astype(bool)
-
-
-class _Beat:
-    """Calls back every two seconds while nothing finishes."""
-
-    def __init__(self, callback: Callable[[Heartbeat], None] | None) -> None:
-        self._callback, self._last = callback, time.perf_counter()
-
-    def reset(self) -> None:
-        self._last = time.perf_counter()
-
-    def tick(self, active: list[Talk]) -> None:
-        now = time.perf_counter()
-        if self._callback is None or not active or now - self._last < _HEARTBEAT_SECONDS:
-            return
-        self._last = now
-        written = sum(len(t.tokens) - t.start for t in active)
-        self._callback(Heartbeat(active[0].request.key, len(active), sum(t.read for t in active), written))
