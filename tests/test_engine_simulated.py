@@ -17,7 +17,7 @@ from llguidance import LLTokenizer
 from outlines.types import CFG, Regex
 
 from localgraphrag.errors import ModelError
-from localgraphrag.llm import closing, llamacpp, output, streams
+from localgraphrag.llm import closing, heartbeat, llamacpp, output, streams
 from localgraphrag.llm.llamacpp import LlamaCppEngine
 from localgraphrag.llm.types import Completion, Message, Request
 
@@ -332,7 +332,7 @@ def test_more_rows_than_a_batch_holds_are_refused_before_llama_cpp_aborts():
 
 
 def test_signs_of_life_while_instructions_are_read(monkeypatch):
-    monkeypatch.setattr(llamacpp, "_HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr(heartbeat, "_HEARTBEAT_SECONDS", 0.0)
     reading, beats = [], []
     engine = make(slots=1, cells=1024, longest=1024, batch=64, on_heartbeat=beats.append)
     step = engine._step

@@ -476,7 +476,7 @@ def test_an_error_of_the_caller_comes_through_and_leaves_a_usable_engine(engine)
 
 
 def test_signs_of_life(model, monkeypatch):
-    monkeypatch.setattr("localgraphrag.llm.llamacpp._HEARTBEAT_SECONDS", 0.0)
+    monkeypatch.setattr("localgraphrag.llm.heartbeat._HEARTBEAT_SECONDS", 0.0)
     beats = []
     engine = make(model, on_heartbeat=beats.append)
     list(engine.run([ask("Tell of the river.", max_tokens=12, key="tale")]))
